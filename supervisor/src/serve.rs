@@ -47,7 +47,7 @@ mod work;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -241,13 +241,4 @@ fn notify(states: &[sd_notify::NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
         tracing::debug!(%error, "systemd is not told");
     }
-}
-
-/// Milliseconds since 1970.
-#[must_use]
-pub fn now_ms() -> i64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    since.map_or(0, |time| {
-        i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
-    })
 }

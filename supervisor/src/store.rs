@@ -4,9 +4,9 @@
 //!  STORE/            0700, no other access
 //!    lock            flock: one process at a time
 //!    store.sqlite    WAL, synchronous=FULL: what is true
-//!    spool/          uploads under way; emptied at open
+//!    spool/          uploads under way, and damaged ones set aside; emptied at open
 //!    blobs/ab/ab…    uploads by their SHA-256, read-only
-//!    jobs/ID/        results of a job, and input/NAME: hard links to its blobs
+//!    jobs/ID/        results of a job, and until its end input/NAME: hard links to its blobs
 //! ```
 //!
 //! Invariants: an answer is given after the commit that it tells of is synced; a file is synced and has its name before a
@@ -17,23 +17,27 @@
 //! been carried out: whoever must know (of an accepted job, say) awaits it in a task of its own.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 
+pub use self::clock::Clock;
 pub use self::digest::{BadDigest, Digest};
 pub use self::error::{Bound, Fault, StoreError};
 pub use self::id::{BadId, JobId};
-pub use self::job::{Accepted, Artifact, End, Job, NewJob, Outcome, Page, Queue, State};
-pub use self::limits::{Limits, Space};
+pub use self::job::{Accepted, Artifact, End, Job, NewJob, Outcome, Page, Queue, State, Waiting};
+pub use self::limits::{Limits, SPEC_BYTES, Space};
+pub use self::scrub::Round;
 pub use self::upload::{Blob, Upload};
 
 use self::place::Place;
 use self::upload::blocking;
-use self::writer::{Desk, Shared, Writer, now_ms};
+use self::writer::{Desk, Shared, Writer};
 
 mod blobs;
+mod clock;
 mod digest;
 mod error;
 mod expire;
@@ -42,10 +46,12 @@ mod id;
 mod job;
 mod jobs;
 mod limits;
+mod marks;
 mod names;
 mod place;
 mod recover;
 mod schema;
+mod scrub;
 mod upload;
 mod writer;
 
@@ -53,7 +59,7 @@ mod writer;
 #[derive(Clone, Debug, Default)]
 pub struct Recovered {
     /// Jobs that wait, in the order of their acceptance.
-    pub queued: Vec<Job>,
+    pub queued: Vec<Waiting>,
     /// How many of them ran when the process ended.
     pub restarted: u64,
     /// Jobs of any state.
@@ -64,7 +70,7 @@ pub struct Recovered {
     pub folders: u64,
     /// Blobs without a row that were removed.
     pub stray_blobs: u64,
-    /// Rows of blobs that are not there that were removed.
+    /// Rows of blobs that are not there, or are cut short, that were removed.
     pub lost_blobs: u64,
 }
 
@@ -87,20 +93,21 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens the store in `folder`, or makes it there, and puts right what a sudden end left. `now_ms` is the time.
+    /// Opens the store in `folder`, or makes it there, and puts right what a sudden end left.
     ///
     /// # Errors
     /// Another process has it; it is damaged or newer; the folder is open to others or holds other things; the disk fails.
     pub fn open(
         folder: &Path,
         limits: Limits,
-        now_ms: i64,
+        clock: Clock,
     ) -> Result<(Self, Recovered), StoreError> {
         let (place, lock) = Place::take(folder)?;
-        let latest_ms = now_ms.saturating_add(limits.keep_ms);
-        let (db, (recovered, ids)) =
-            schema::open(&place, |db| recover::recover(db, &place, latest_ms))?;
-        let shared = Arc::new(Shared::new(place, limits));
+        let (db, (recovered, ids, time)) = schema::open(&place, |db| {
+            recover::recover(db, &place, clock, limits.keep_ms)
+        })?;
+        let marks = place.marks()?;
+        let shared = Arc::new(Shared::new(place, marks, limits, time));
         let writer = Writer::start(db, lock, Arc::clone(&shared), ids)?;
         Ok((Self { shared, writer }, recovered))
     }
@@ -124,10 +131,30 @@ impl Store {
     pub async fn probe(&self) -> Result<(), StoreError> {
         let work = |desk: &mut Desk<'_>| {
             let text = "INSERT OR REPLACE INTO probe (place, at_ms) VALUES (0, ?1)";
-            let done = desk.db.execute(text, [now_ms()]);
+            let done = desk.db.execute(text, [desk.shared.time.now().ms]);
             done.map(|_rows| ()).map_err(|error| schema::failed(&error))
         };
-        self.writer.write(work).await
+        self.writer.write(work).await?;
+        let probed = self.shared.probed.lock();
+        *probed.unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        Ok(())
+    }
+
+    /// For how long no [`Store::probe`] has come through.
+    #[must_use]
+    pub fn unproved(&self) -> Option<Duration> {
+        let probed = self.shared.probed.lock();
+        let probed = *probed.unwrap_or_else(PoisonError::into_inner);
+        probed.map(|at| at.elapsed())
+    }
+
+    /// Whether its folder and its files are still where they were, and can be written as far as the file system tells:
+    /// cheap, and without a write.
+    ///
+    /// # Errors
+    /// [`StoreError::Lost`].
+    pub fn check(&self) -> Result<(), StoreError> {
+        self.shared.marks.check()
     }
 
     /// Room of its file system.
@@ -152,8 +179,19 @@ impl Store {
     /// A bound of the queue, too little room, blobs that are not there, a bad name; the disk fails.
     pub async fn accept(&self, job: NewJob) -> Result<Accepted, StoreError> {
         names::check(&job.inputs)?;
-        let work = move |desk: &mut Desk<'_>| jobs::accept(desk, &job, now_ms());
-        self.writer.write(work).await
+        let limit = self.shared.limits.spec_bytes;
+        if job.spec.len() > limit {
+            return Err(StoreError::SpecTooLarge { limit });
+        }
+        let needed: Vec<Digest> = job.inputs.values().copied().collect();
+        let shared = Arc::clone(&self.shared);
+        let sizes = blocking(move || Ok(blobs::sizes(&shared.place, needed.into_iter()))).await?;
+        let work =
+            move |desk: &mut Desk<'_>| jobs::accept(desk, &job, &sizes, desk.shared.time.now());
+        Ok(match self.writer.write(work).await? {
+            Accepted::Replayed(job) => Accepted::Replayed(Box::new(self.shown(*job))),
+            other => other,
+        })
     }
 
     /// Whether [`Store::accept`] would take a job of this client under this key, as far as can be told before its inputs are
@@ -174,7 +212,7 @@ impl Store {
     /// # Errors
     /// There is no such job, or it is not queued; the disk fails.
     pub async fn begin(&self, id: JobId) -> Result<Job, StoreError> {
-        let work = move |desk: &mut Desk<'_>| jobs::begin(desk, id, now_ms());
+        let work = move |desk: &mut Desk<'_>| jobs::begin(desk, id, desk.shared.time.now());
         self.writer.write(work).await
     }
 
@@ -193,8 +231,11 @@ impl Store {
     /// There is no such job; it has an end already, or is to succeed and does not run; an artifact is not there; the disk
     /// fails. Nothing is changed then.
     pub async fn finish(&self, id: JobId, end: End) -> Result<Job, StoreError> {
-        let work = move |desk: &mut Desk<'_>| jobs::finish(desk, id, &end, now_ms());
-        self.writer.write(work).await
+        let work = move |desk: &mut Desk<'_>| {
+            let now = desk.shared.time.now();
+            jobs::finish(desk, id, &end, now)
+        };
+        Ok(self.shown(self.writer.write(work).await?))
     }
 
     /// A job.
@@ -202,7 +243,8 @@ impl Store {
     /// # Errors
     /// [`StoreError::NotFound`], [`StoreError::Gone`]; the disk fails.
     pub async fn get(&self, id: JobId) -> Result<Job, StoreError> {
-        self.writer.read(move |db, _| jobs::get(db, id)).await
+        let job = self.writer.read(move |db, _| jobs::get(db, id)).await?;
+        Ok(self.shown(job))
     }
 
     /// Jobs in one state, or in any, the newest first; those older than `before`, which need not exist any more.
@@ -251,13 +293,31 @@ impl Store {
         self.writer.read(move |db, _| jobs::position(db, id)).await
     }
 
+    /// The model of a job was handed out: from now on it is kept no longer than others.
+    ///
+    /// # Errors
+    /// The disk fails.
+    pub async fn fetched(&self, id: JobId) -> Result<(), StoreError> {
+        let work = move |desk: &mut Desk<'_>| jobs::fetched(desk, id);
+        self.writer.write(work).await
+    }
+
+    /// Its end in the wall clock's time.
+    fn shown(&self, job: Job) -> Job {
+        let expires_ms = job.expires_ms.map(|ms| self.shared.time.shown(ms));
+        Job { expires_ms, ..job }
+    }
+
     /// Removes a job that does not run, with its results; gives the state that it had. Its id is known as gone from then on,
     /// and its idempotency key is free.
     ///
     /// # Errors
     /// There is no such job, or it runs; the disk fails.
     pub async fn forget(&self, id: JobId) -> Result<State, StoreError> {
-        let work = move |desk: &mut Desk<'_>| jobs::forget(desk, id, now_ms());
+        let work = move |desk: &mut Desk<'_>| {
+            let now = desk.shared.time.now();
+            jobs::forget(desk, id, now)
+        };
         self.writer.write(work).await
     }
 
@@ -276,10 +336,11 @@ impl Store {
         self.shared.place.job(id).join(&artifact.name)
     }
 
-    /// Makes the input folder of a job anew, with its blobs as hard links under their names, and gives its path.
+    /// Makes the input folder of a job anew, with its blobs under their names, and gives its path. It goes when the job ends.
+    /// The files are hard links, and copies where the file system has no more of those.
     ///
     /// # Errors
-    /// There is no such job; a blob is not there any more; the disk fails.
+    /// There is no such job; blobs are not there any more, or are cut short; the disk fails.
     pub async fn materialise(&self, id: JobId) -> Result<PathBuf, StoreError> {
         let inputs = self.writer.read(move |db, _| jobs::inputs(db, id)).await?;
         let shared = Arc::clone(&self.shared);
@@ -295,15 +356,25 @@ impl Store {
             .writer
             .read(move |db, _| blobs::find(db, digest))
             .await?;
-        // Most of the time that it would be kept unused is still to come: no write is needed for that.
-        let fresh = now_ms().saturating_sub(self.shared.limits.keep_unused_ms / 4);
-        match found {
-            Some(kept) if kept.used_ms < fresh => {
-                let work = move |desk: &mut Desk<'_>| blobs::touch(desk, digest, now_ms());
-                self.writer.write(work).await
-            }
-            found => Ok(found.map(|kept| kept.bytes)),
+        let Some(kept) = found else { return Ok(None) };
+        // A row is not enough: without its file the bytes must be sent again.
+        let shared = Arc::clone(&self.shared);
+        let sizes =
+            blocking(move || Ok(blobs::sizes(&shared.place, std::iter::once(digest)))).await?;
+        if sizes.get(&digest) != Some(&kept.bytes) {
+            tracing::error!(%digest, "the file of an upload is gone or cut short: it must be sent again");
+            return Ok(None);
         }
+        // Most of the time that it would be kept unused is still to come: no write is needed for that.
+        let now = self.shared.time.now();
+        if kept.used_ms < now.ms.saturating_sub(self.shared.limits.keep_unused_ms / 4) {
+            let work = move |desk: &mut Desk<'_>| match blobs::find(desk.db, digest)? {
+                Some(kept) => blobs::keep(desk, digest, kept.bytes, now).map(|()| Some(kept.bytes)),
+                None => Ok(None),
+            };
+            return self.writer.write(work).await;
+        }
+        Ok(Some(kept.bytes))
     }
 
     /// Where a blob lies, if it is there.
@@ -325,10 +396,13 @@ impl Store {
     ///
     /// # Errors
     /// The disk fails.
-    pub async fn expire(&self, now_ms: i64) -> Result<Expired, StoreError> {
+    pub async fn expire(&self) -> Result<Expired, StoreError> {
         let mut all = Expired::default();
         loop {
-            let work = move |desk: &mut Desk<'_>| expire::some(desk, now_ms);
+            let work = |desk: &mut Desk<'_>| {
+                let now = desk.shared.time.now();
+                expire::some(desk, now)
+            };
             let some = self.writer.write(work).await?;
             if some.jobs.is_empty() && some.blobs == 0 {
                 return Ok(all);

@@ -301,12 +301,15 @@ fn what_cannot_be_done_is_refused_in_the_words_of_a_closed_list() {
         let answer = sidecar.send(method, path, &headers, body.as_bytes());
         assert_eq!(answer.code(), code, "{method} {path}");
     }
-    let large = vec![b' '; 5 << 20];
+    let large = vec![b' '; (1 << 20) + 1];
     let headers = [key, ("content-type", "application/json")];
     assert_eq!(
         sidecar.send("POST", "/v1/jobs", &headers, &large).code(),
         "payload_too_large"
     );
+    let refused = sidecar.send("POST", "/v1/jobs", &headers, &large).json();
+    let said = refused["detail"].as_str().expect("text");
+    assert!(said.contains("1048576 bytes"), "{said}");
     assert!(
         sidecar.get("/v1/jobs").json()["jobs"]
             .as_array()
@@ -622,4 +625,147 @@ fn a_body_that_is_framed_wrongly_is_not_called_too_long() {
     stream.read_exact(&mut answer).expect("an answer");
     assert_eq!(&answer, b"HTTP/1.1 400");
     drop(sidecar);
+}
+
+/// Where an upload lies.
+fn blob(bench: &Bench, name: &str) -> std::path::PathBuf {
+    bench
+        .path("store/blobs")
+        .join(name.get(..2).expect("hex"))
+        .join(name)
+}
+
+fn put(sidecar: &Sidecar, bytes: &[u8]) -> (String, u16) {
+    let name = sha256(bytes);
+    let answer = sidecar.send("PUT", &format!("/v1/blobs/{name}"), &[], bytes);
+    (name, answer.status)
+}
+
+fn of_blobs(mesh: &str, views: &str) -> Value {
+    json!({
+        "mesh": {"files": {"mesh.glb": mesh}, "main": "mesh.glb"},
+        "views": {"files": {"transforms.json": views}, "main": "transforms.json"},
+        "texture_size": 256,
+    })
+}
+
+#[test]
+fn an_upload_that_the_disk_lost_is_mended_by_sending_it_again() {
+    let bench = Bench::new(SABOTEUR, &Plan::healthy());
+    let mut sidecar = Sidecar::start(&bench, &[]);
+    let views = put(&sidecar, b"{}").0;
+    for harm in ["lost", "cut", "changed", "changed between two runs"] {
+        let (mesh, _) = put(&sidecar, b"a mesh");
+        let (place, path) = (format!("/v1/blobs/{mesh}"), blob(&bench, &mesh));
+        fs::remove_file(&path).expect("it is there");
+        match harm {
+            "lost" => {}
+            "cut" => fs::write(&path, "a me").expect("room"),
+            _ => fs::write(&path, "a mess").expect("room"),
+        }
+        if harm.starts_with("changed") {
+            // The round through all uploads is one of each start.
+            assert!(sidecar.end(Signal::SIGTERM).success());
+            sidecar = Sidecar::start(&bench, &[]);
+            while sidecar.send("HEAD", &place, &[], &[]).status == 200 {}
+        }
+        assert_eq!(sidecar.send("HEAD", &place, &[], &[]).status, 404, "{harm}");
+        assert_eq!(sidecar.get(&place).code(), "not_found", "{harm}");
+        let refused = sidecar.submit(harm, &of_blobs(&mesh, &views));
+        assert_eq!(refused.code(), "invalid_spec", "{harm}");
+        assert_eq!(put(&sidecar, b"a mesh").1, 201, "{harm}");
+        assert_eq!(sidecar.get(&place).body, b"a mesh", "{harm}");
+        let done = sidecar.finished(&id(&sidecar.submit(harm, &of_blobs(&mesh, &views))));
+        assert_eq!(done["state"], "succeeded", "{harm}: {done:#}");
+        let input = format!("store/jobs/{}/input", done["id"].as_str().expect("an id"));
+        assert!(!bench.path(&input).exists(), "inputs go with the end");
+    }
+}
+
+#[test]
+fn a_job_whose_uploads_are_lost_while_it_waits_says_which() {
+    let plan = Plan::always(Role::Bake, Step::Work, Fault::Hear);
+    let bench = Bench::new(SABOTEUR, &plan);
+    let mut word = told(&bench);
+    let sidecar = Sidecar::start(&bench, &["--parallel", "1", "--stall-timeout", "100"]);
+    let first = id(&sidecar.submit("first", &by_path(&bench.path(""))));
+    assert!(
+        !sidecar
+            .events(&first, None, |told| told.data["state"] == "baking")
+            .is_empty()
+    );
+    let (mesh, views) = (put(&sidecar, b"a mesh").0, put(&sidecar, b"{}").0);
+    let second = id(&sidecar.submit("second", &of_blobs(&mesh, &views)));
+    fs::remove_file(blob(&bench, &mesh)).expect("it is there");
+    word.write_all(b"go").expect("room");
+    let job = sidecar.finished(&second);
+    assert_eq!(job["error"]["code"], "missing_input", "{job:#}");
+    assert!(job["error"]["message"].to_string().contains(&mesh));
+}
+
+#[test]
+fn a_store_that_is_gone_is_not_ready_at_once() {
+    let bench = Bench::new(SABOTEUR, &Plan::healthy());
+    let sidecar = Sidecar::start(&bench, &[]);
+    let reasons = || sidecar.get("/readyz").json()["reasons"].to_string();
+    assert!(!reasons().contains("the store"), "{}", reasons());
+    fs::rename(bench.path("store"), bench.path("elsewhere")).expect("ours");
+    assert!(reasons().contains("the store is not there any more"));
+    fs::rename(bench.path("elsewhere"), bench.path("store")).expect("ours");
+    assert!(!reasons().contains("the store"), "{}", reasons());
+    fs::remove_dir_all(bench.path("store")).expect("ours");
+    assert!(reasons().contains("the store is not there any more"));
+}
+
+/// Most resident memory so far, in KiB.
+fn peak(sidecar: &Sidecar) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{}/status", sidecar.pid())).expect("/proc");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let number = line.and_then(|line| line.trim().split(' ').next()?.parse().ok());
+    number.expect("a number")
+}
+
+#[test]
+fn many_jobs_with_long_specs_are_listed_in_little_memory() {
+    const LIST: &str = "/v1/jobs?limit=100";
+    let plan = Plan::always(Role::Bake, Step::Work, Fault::Stall);
+    let bench = Bench::new(SABOTEUR, &plan);
+    let mut sidecar = Sidecar::start(&bench, &["--parallel", "1", "--stall-timeout", "100"]);
+    let (mesh, views) = (put(&sidecar, b"a mesh").0, put(&sidecar, b"{}").0);
+    let mut spec = of_blobs(&mesh, &views);
+    spec["name"] = "a long one".into();
+    for number in 0..3500 {
+        let name = format!("{}{number}.png", "folder/".repeat(26));
+        spec["views"]["files"][name] = views.clone().into();
+    }
+    let bytes = spec.to_string().len();
+    assert!((900_000..1 << 20).contains(&bytes), "{bytes}");
+    let first = id(&sidecar.submit("first", &by_path(&bench.path(""))));
+    for key in 0..60 {
+        let answer = sidecar.submit(&key.to_string(), &spec);
+        let told = || String::from_utf8_lossy(&answer.body).into_owned();
+        assert_eq!(answer.status, 202, "{}", told());
+    }
+    let listed = |sidecar: &Sidecar| {
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..8)
+                .map(|_| scope.spawn(|| sidecar.get(LIST).json()))
+                .collect();
+            for thread in threads {
+                let list = thread.join().expect("an answer");
+                let jobs = list["jobs"].as_array().expect("a list");
+                assert_eq!((jobs.len(), &list["cursor"]), (61, &Value::Null));
+                assert_eq!(jobs[0]["name"], "a long one");
+                assert!(jobs.iter().all(|job| job["spec"].is_null()));
+                assert_eq!(jobs[60]["id"], first.as_str());
+            }
+        });
+        let peak = peak(sidecar);
+        assert!(peak < 128 << 10, "{peak} KiB");
+    };
+    listed(&sidecar);
+    // An open does not read them all either.
+    drop(sidecar);
+    sidecar = Sidecar::start(&bench, &["--parallel", "1", "--stall-timeout", "100"]);
+    listed(&sidecar);
 }

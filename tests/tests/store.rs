@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use kiln_tests::shim::{Cell, Deed, counts, preload, read_log, sabotage};
 use nix::libc;
-use supervisor::store::{Accepted, Digest, JobId, Limits, NewJob, State, Store, StoreError};
+use supervisor::store::{Accepted, Clock, Digest, JobId, Limits, NewJob, State, Store, StoreError};
 
 const KEEPER: &str = env!("CARGO_BIN_EXE_keeper");
 const KILLS: u64 = 60;
@@ -59,11 +59,6 @@ fn limits() -> Limits {
     }
 }
 
-fn now_ms() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    i64::try_from(since.expect("after 1970").as_millis()).expect("before the year 292,000,000")
-}
-
 fn folder(root: &Path) -> PathBuf {
     let folder = root.join("store");
     fs::DirBuilder::new()
@@ -98,10 +93,32 @@ fn removed(key: &str, finished: bool) -> bool {
     })
 }
 
+/// What a disk may do to an upload between two processes, in one round of four: a file is gone, or cut short.
+fn harm(folder: &Path, round: u64) -> bool {
+    let blobs = folder.join("blobs");
+    let files = names(&blobs).into_iter().flat_map(|branch| {
+        let branch = blobs.join(branch);
+        names(&branch)
+            .into_iter()
+            .map(move |name| branch.join(name))
+    });
+    let mut files: Vec<PathBuf> = files.collect();
+    files.sort();
+    let place = usize::try_from(round).expect("small") * 7919 % files.len().max(1);
+    let Some(path) = files.get(place).filter(|_| round % 4 == 3) else {
+        return false;
+    };
+    fs::remove_file(path).expect("ours");
+    if round % 8 == 3 {
+        fs::write(path, "the me").expect("room");
+    }
+    true
+}
+
 /// Opens what a keeper left, and compares it with what it was answered.
-fn check(folder: &Path, told: &Told) -> Result<(), String> {
+fn check(folder: &Path, told: &Told, harmed: bool) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_current_thread().build();
-    let opened = Store::open(folder, limits(), now_ms());
+    let opened = Store::open(folder, limits(), Clock::default());
     let (store, recovered) = opened.map_err(|error| format!("open: {error}"))?;
     runtime.expect("a runtime").block_on(async {
         demand(names(&folder.join("spool")).is_empty(), || {
@@ -114,7 +131,8 @@ fn check(folder: &Path, told: &Told) -> Result<(), String> {
                 .list(None, cursor, 1000)
                 .await
                 .map_err(|error| error.to_string())?;
-            for job in page.jobs {
+            for id in page.jobs {
+                let job = store.get(id).await.map_err(|error| error.to_string())?;
                 let key = job.key.clone();
                 demand(job.spec == format!("{{\"name\":{key:?}}}"), || {
                     format!("half a job: {job:?}")
@@ -190,11 +208,25 @@ fn check(folder: &Path, told: &Told) -> Result<(), String> {
             demand(same, || format!("accepted twice: {answer:?}"))?;
         }
         for id in waiting.iter().take(1) {
-            store.begin(*id).await.map_err(|error| error.to_string())?;
-            store
-                .materialise(*id)
-                .await
-                .map_err(|error| format!("inputs of {id}: {error}"))?;
+            let job = store.begin(*id).await.map_err(|error| error.to_string())?;
+            let mut inputs = store.materialise(*id).await;
+            if harmed && matches!(inputs, Err(StoreError::MissingBlobs(_))) {
+                let mut upload = store
+                    .upload(None)
+                    .await
+                    .map_err(|error| error.to_string())?;
+                let mesh = format!("the mesh of {}", job.key);
+                upload
+                    .write(mesh)
+                    .await
+                    .map_err(|error| error.to_string())?;
+                upload
+                    .finish(None)
+                    .await
+                    .map_err(|error| error.to_string())?;
+                inputs = store.materialise(*id).await;
+            }
+            inputs.map_err(|error| format!("inputs of {id}: {error}"))?;
         }
         store.close().await.map_err(|error| error.to_string())
     })
@@ -209,13 +241,17 @@ fn said(line: &str) {
 fn sixty_kills_lose_nothing_double_nothing_and_leave_nothing_half() {
     let root = tempfile::tempdir().expect("a folder");
     let folder = folder(root.path());
-    let mut told = Told::default();
+    let (mut told, mut harmed) = (Told::default(), false);
     let start = Instant::now();
     let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
     for round in 0..KILLS {
+        // The wall clock is a month ahead or a year behind for each third of them.
+        const DAY_MS: i64 = 24 * 60 * 60 * 1000;
+        let ahead = [0, 30 * DAY_MS, -365 * DAY_MS][usize::try_from(round % 3).expect("small")];
         let mut keeper = Command::new(KEEPER)
             .arg("serve")
             .arg(&folder)
+            .env("KEEPER_CLOCK_AHEAD_MS", ahead.to_string())
             .stdout(Stdio::piped())
             .spawn()
             .expect("a keeper");
@@ -241,7 +277,9 @@ fn sixty_kills_lose_nothing_double_nothing_and_leave_nothing_half() {
         }
         keeper.wait().expect("it is ours");
         assert!(told.errors.is_empty(), "round {round}: {:?}", told.errors);
-        if let Err(what) = check(&folder, &told) {
+        // What was harmed is missing until its job is begun, maybe some rounds later.
+        harmed |= harm(&folder, round);
+        if let Err(what) = check(&folder, &told, harmed) {
             panic!("round {round}, killed {wait:?} after line {lines}: {what}");
         }
     }
@@ -295,7 +333,8 @@ fn cells(counts: &BTreeMap<String, u32>) -> Vec<Cell> {
     let mut cells = Vec::new();
     for (call, count) in counts {
         let errnos: &[i32] = match call.as_str() {
-            "write" | "pwrite" | "fsync" | "link" | "create" => &[libc::ENOSPC, libc::EIO],
+            "write" | "pwrite" | "fsync" | "create" => &[libc::ENOSPC, libc::EIO],
+            "link" => &[libc::EMLINK, libc::ENOSPC, libc::EIO],
             "rename" | "open" | "read" | "pread" | "unlink" | "ftruncate" => &[libc::EIO],
             // 256 of them are alike.
             "mkdir" => &[libc::ENOSPC],
@@ -349,7 +388,7 @@ fn suffer(root: &Path, cell: &Cell) -> Result<bool, String> {
         other => return Err(format!("{other:?}: {}", shown())),
     }
     // Sound disk again.
-    check(&folder, &told).map_err(|what| format!("{what}: {}", shown()))?;
+    check(&folder, &told, false).map_err(|what| format!("{what}: {}", shown()))?;
     Ok(hit)
 }
 
@@ -419,7 +458,7 @@ fn the_checks_see_what_is_lost_and_what_is_half() {
     let folder = folder(root.path());
     let log = root.path().join("calls.log");
     let (_, mut told, _) = run(&folder, &log, None);
-    check(&folder, &told).expect("all is well");
+    check(&folder, &told, false).expect("all is well");
     let finished = *told
         .finished
         .difference(&told.forgotten)
@@ -431,7 +470,7 @@ fn the_checks_see_what_is_lost_and_what_is_half() {
         .find(|id| !told.finished.contains(id))
         .copied();
     let sees = |told: &Told, what: &str| {
-        let found = check(&folder, told).expect_err("it sees nothing");
+        let found = check(&folder, told, false).expect_err("it sees nothing");
         assert!(found.contains(what), "{found}");
     };
     // An end, and a job, that the store never heard of.

@@ -140,7 +140,9 @@ impl From<StoreError> for Problem {
                 Self::new(Code::InsufficientStorage, detail).after(30)
             }
             StoreError::DigestMismatch { .. } => Self::new(Code::DigestMismatch, error.to_string()),
-            StoreError::TooLarge { .. } => Self::new(Code::PayloadTooLarge, error.to_string()),
+            StoreError::TooLarge { .. } | StoreError::SpecTooLarge { .. } => {
+                Self::new(Code::PayloadTooLarge, error.to_string())
+            }
             StoreError::WrongState(_) => Self::new(Code::JobRunning, error.to_string()),
             StoreError::MissingBlobs(_) | StoreError::BadName { .. } => {
                 Self::field("files", error.to_string())

@@ -7,6 +7,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use proto::limits::MAX_WARNINGS;
 use proto::message::{Phase, Role};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -18,6 +19,10 @@ use crate::words;
 
 /// Events of one job that can still be had. One job makes some hundreds.
 const EVENTS: usize = 1000;
+/// Bytes of them.
+const EVENT_BYTES: usize = 256 << 10;
+/// Bytes of the events of all jobs that are over.
+const OVER_BYTES: usize = 32 << 20;
 /// Between two progress events of one job.
 const INTERVAL: Duration = Duration::from_millis(100);
 /// How long an ended job's events can be had.
@@ -83,6 +88,8 @@ struct Inner {
     /// Roles that are done.
     done: Vec<Role>,
     entries: VecDeque<Entry>,
+    /// Of the entries.
+    bytes: usize,
     next: u64,
     told: Option<Instant>,
     over: Option<Instant>,
@@ -117,6 +124,7 @@ impl Board {
                     },
                     done: Vec::new(),
                     entries: VecDeque::new(),
+                    bytes: 0,
                     next: 1,
                     told: None,
                     over: None,
@@ -137,12 +145,24 @@ impl Board {
         self.jobs().remove(&id);
     }
 
-    /// Takes off what ended long ago.
+    /// Takes off what ended long ago, and of what has ended since the first ones, while there is much of it.
     pub fn sweep(&self, now: Instant) {
-        self.jobs().retain(|_, live| {
-            let over = live.inner().over;
-            over.is_none_or(|over| now.saturating_duration_since(over) < KEPT)
+        let mut jobs = self.jobs();
+        let mut over = Vec::new();
+        jobs.retain(|id, live| {
+            let inner = live.inner();
+            let Some(ended) = inner.over else { return true };
+            over.push((ended, *id, inner.bytes));
+            now.saturating_duration_since(ended) < KEPT
         });
+        over.sort_unstable_by_key(|(ended, ..)| std::cmp::Reverse(*ended));
+        let mut bytes = 0;
+        for (_, id, more) in over {
+            bytes += more;
+            if bytes > OVER_BYTES {
+                jobs.remove(&id);
+            }
+        }
     }
 
     fn jobs(&self) -> MutexGuard<'_, HashMap<JobId, Arc<Live>>> {
@@ -168,7 +188,12 @@ impl Live {
         self.changed.subscribe()
     }
 
-    /// Enters a state and tells it, with the job as `data`; `done` is told for those that nothing follows.
+    /// Enters the state that nothing follows, and tells it. The whole job is the store's to tell.
+    pub fn over(&self, id: JobId, state: State) {
+        self.enter(state, &json!({ "id": id, "state": state }));
+    }
+
+    /// Enters a state and tells it; `done` is told for those that nothing follows.
     pub fn enter(&self, state: State, data: &Value) {
         {
             let mut inner = self.inner();
@@ -195,14 +220,16 @@ impl Live {
         let mut inner = self.inner();
         let seq = inner.next;
         inner.next += 1;
-        if inner.entries.len() == EVENTS {
-            inner.entries.pop_front();
+        let data: Arc<str> = data.to_string().into();
+        inner.bytes += data.len();
+        inner.entries.push_back(Entry { seq, kind, data });
+        while inner.entries.len() > EVENTS || inner.bytes > EVENT_BYTES {
+            // The last one fits: a line of a worker has 4 KiB.
+            let Some(first) = inner.entries.pop_front() else {
+                break;
+            };
+            inner.bytes -= first.data.len();
         }
-        inner.entries.push_back(Entry {
-            seq,
-            kind,
-            data: data.to_string().into(),
-        });
         drop(inner);
         self.changed.send_replace(seq + 1);
     }
@@ -282,11 +309,11 @@ impl Listener for Writer {
                 self.0.tell("progress", &data);
             }
             Event::Warning { role, text } => {
-                self.0
-                    .inner()
-                    .now
-                    .warnings
-                    .push((*role, (*text).to_owned()));
+                let mut inner = self.0.inner();
+                if inner.now.warnings.len() < MAX_WARNINGS {
+                    inner.now.warnings.push((*role, (*text).to_owned()));
+                }
+                drop(inner);
                 self.log(*role, text, json!({ "kind": "warning" }));
             }
             Event::Retry {
@@ -442,6 +469,49 @@ mod tests {
             told + 1,
             "the end of a phase is told anyway"
         );
+    }
+
+    #[test]
+    fn what_a_board_keeps_is_bounded_in_bytes() {
+        let board = Board::default();
+        let long = "x".repeat(4096);
+        let kept = |live: &Live| {
+            let entries = live.after(0);
+            let bytes: usize = entries.iter().map(|entry| entry.data.len()).sum();
+            assert_eq!(bytes, live.inner().bytes);
+            assert!(bytes <= EVENT_BYTES, "{bytes}");
+            entries
+        };
+        for job in 0..200 {
+            let live = board.place(id(job));
+            let mut writer = Writer(Arc::clone(&live));
+            let role = Role::Prepare;
+            for _ in 0..100 {
+                writer.event(&Event::Warning { role, text: &long });
+            }
+            assert_eq!(live.now().warnings.len(), MAX_WARNINGS);
+            let entries = kept(&live);
+            let last = entries.last().expect("some").seq;
+            assert_eq!(
+                (entries.len(), last),
+                (EVENT_BYTES / entries[0].data.len(), 100)
+            );
+            live.over(id(job), State::Succeeded);
+            assert_eq!(kept(&live).last().expect("some").kind, "done");
+        }
+        board.sweep(Instant::now());
+        let left: Vec<u8> = (0..200)
+            .filter(|job| board.find(id(*job)).is_some())
+            .collect();
+        let all: usize = left
+            .iter()
+            .map(|job| kept(&board.place(id(*job))).len())
+            .sum();
+        assert!(
+            (OVER_BYTES / 2..=OVER_BYTES).contains(&(all * long.len())),
+            "{all}"
+        );
+        assert_eq!(left.last(), Some(&199), "those that ended last stay");
     }
 
     #[test]

@@ -13,11 +13,10 @@ use std::time::{Duration, Instant};
 use proto::message::Code;
 use tokio::sync::mpsc;
 use tokio::task::{Id, JoinHandle, JoinSet, spawn_local};
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use super::Options;
 use super::inputs::Roots;
-use super::now_ms;
 use super::proof::Goldens;
 use super::queue::Queue;
 use super::service::{Command, Service};
@@ -25,10 +24,16 @@ use super::work::{Close, Work};
 use crate::error::JobError;
 use crate::host::Host;
 use crate::job::Order;
-use crate::store::{JobId, Limits, Store};
+use crate::store::{Clock, JobId, Limits, Round, Store, StoreError};
 
 /// Between two looks for what has expired.
 const SWEEP: Duration = Duration::from_secs(30);
+/// Between two looks at uploads, while nothing else is to be done: 16 MiB at a time.
+const SCRUB: Duration = Duration::from_secs(1);
+/// Between two rounds through all of them.
+const SCRUBBED: Duration = Duration::from_secs(24 * 60 * 60);
+/// After a look that failed.
+const SCRUB_AGAIN: Duration = Duration::from_secs(60);
 /// Orders that may wait for one job.
 const ORDERS: usize = 4;
 
@@ -56,7 +61,7 @@ pub fn open(options: &Options) -> Result<(Service, Scheduler), Box<JobError>> {
         keep_bytes: options.keep_bytes.unwrap_or(u64::MAX),
         ..Limits::default()
     };
-    let (store, recovered) = Store::open(&options.store, limits, now_ms())
+    let (store, recovered) = Store::open(&options.store, limits, Clock::default())
         .map_err(|error| JobError::own(Code::OutputError, error.to_string(), ""))?;
     let roots = Roots::open(&options.roots)?;
     let (sender, commands) = mpsc::unbounded_channel();
@@ -93,6 +98,7 @@ impl Scheduler {
         let mut ticks = interval(Duration::from_secs(1));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let leaving = Rc::new(Cell::new(false));
+        let scrubbing = spawn_local(scrub(self.service.clone()));
         loop {
             while !self.service.draining() && running.len() < self.parallel() {
                 let Some(id) = self.queue.next() else { break };
@@ -111,6 +117,7 @@ impl Scheduler {
             if running.is_empty() && self.service.draining() {
                 self.service.idle.notify_one();
                 if leaving.get() {
+                    scrubbing.abort();
                     self.host.end_spares().await;
                     if let Err(error) = self.service.store.clone().close().await {
                         tracing::warn!("the store was not closed: {error}");
@@ -154,7 +161,7 @@ impl Scheduler {
                 }
                 _ = sweep.tick() => {
                     self.service.board.sweep(Instant::now());
-                    if let Err(error) = self.service.store.expire(now_ms()).await {
+                    if let Err(error) = self.service.store.expire().await {
                         tracing::warn!("what has expired stays for now: {error}");
                     }
                 }
@@ -215,6 +222,26 @@ impl Scheduler {
             self.service
                 .close(id, &live, Close::failed(&JobError::withdrawn()))
                 .await;
+        }
+    }
+}
+
+/// Looks for damaged uploads while nothing is at work.
+async fn scrub(service: Service) {
+    let mut round = Round::default();
+    loop {
+        sleep(SCRUB).await;
+        if service.running() > 0 || service.draining() {
+            continue;
+        }
+        match service.store.scrub(&mut round).await {
+            Ok(true) => {}
+            Ok(false) => sleep(SCRUBBED).await,
+            Err(StoreError::Closed) => return,
+            Err(error) => {
+                tracing::warn!("uploads are not looked through: {error}");
+                sleep(SCRUB_AGAIN).await;
+            }
         }
     }
 }

@@ -97,8 +97,12 @@ impl Work {
         let options = &self.service.options;
         let wish: JobSpec =
             serde_json::from_str(&job.spec).map_err(|error| internal(error.to_string()))?;
-        let failed = |error: StoreError| {
-            JobError::own(Code::OutputError, error.to_string(), "submit it again")
+        let failed = |error: StoreError| match &error {
+            StoreError::MissingBlobs(_) => {
+                let what = format!("uploads are gone from the store since: {error}");
+                JobError::own(Code::MissingInput, what, "send them again, and the job")
+            }
+            _ => JobError::own(Code::OutputError, error.to_string(), "submit it again"),
         };
         let store = &self.service.store;
         let place = store.job_folder(self.id).await.map_err(failed)?;
@@ -226,7 +230,7 @@ impl Shared {
             };
             match self.store.finish(id, end).await {
                 Ok(job) => {
-                    live.enter(close.state, &super::api::job::show(&job, Some(&live.now())));
+                    live.over(job.id, close.state);
                     return;
                 }
                 Err(

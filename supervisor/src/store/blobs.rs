@@ -1,15 +1,19 @@
-//! Rows of blobs, and hard links to their files: what was uploaded once is on the disk once, however many jobs use it.
+//! Rows of blobs, and hard links to their files: what was uploaded once is on the disk once, however many jobs use it. A row
+//! alone is no promise: a blob is there if its file has the size that its row tells.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OptionalExtension, params};
 
+use super::clock::Moment;
 use super::digest::Digest;
 use super::error::StoreError;
 use super::id::JobId;
-use super::jobs::{Sql, read_count, signed};
+use super::jobs::{Needed, Sql, read_count, signed};
 use super::place::{Place, make};
 use super::schema::failed;
 use super::writer::Desk;
@@ -26,14 +30,14 @@ pub(super) fn keep(
     desk: &Desk<'_>,
     digest: Digest,
     bytes: u64,
-    now_ms: i64,
+    now: Moment,
 ) -> Result<(), StoreError> {
     desk.db
         .prepare_cached(
             "INSERT INTO blobs (digest, bytes, used_ms) VALUES (?1, ?2, ?3)
              ON CONFLICT (digest) DO UPDATE SET used_ms = max(used_ms, excluded.used_ms)",
         )
-        .and_then(|mut insert| insert.execute(params![digest.bytes(), signed(bytes), now_ms]))
+        .and_then(|mut insert| insert.execute(params![digest.bytes(), signed(bytes), now.ms]))
         .map(|_rows| ())
         .map_err(|error| failed(&error))
 }
@@ -52,28 +56,34 @@ pub(super) fn find(db: &Connection, digest: Digest) -> Result<Option<Kept>, Stor
     select(db).map_err(|error| failed(&error))
 }
 
-/// Counts a blob as used now; gives its size if it is there.
-pub(super) fn touch(
-    desk: &Desk<'_>,
-    digest: Digest,
-    now_ms: i64,
-) -> Result<Option<u64>, StoreError> {
-    let Some(kept) = find(desk.db, digest)? else {
-        return Ok(None);
-    };
-    keep(desk, digest, kept.bytes, now_ms)?;
-    Ok(Some(kept.bytes))
+/// Sizes of the files of these blobs, of those that are there.
+pub(super) fn sizes(place: &Place, digests: impl Iterator<Item = Digest>) -> HashMap<Digest, u64> {
+    let mut sizes = HashMap::new();
+    for digest in digests {
+        if let Entry::Vacant(vacant) = sizes.entry(digest)
+            && let Some(bytes) = size(&place.blob(digest))
+        {
+            vacant.insert(bytes);
+        }
+    }
+    sizes
+}
+
+/// The size of a file, if there is one.
+fn size(path: &Path) -> Option<u64> {
+    let there = fs::symlink_metadata(path).ok()?;
+    there.is_file().then_some(there.len())
 }
 
 /// Makes the input folder of a job anew. It needs no sync: after a power cut it is made anew again.
 pub(super) fn materialise(
     place: &Place,
     id: JobId,
-    inputs: &[(String, Digest)],
+    inputs: &[Needed],
 ) -> Result<PathBuf, StoreError> {
     place.make_job(id)?;
     let folder = place.input(id);
-    let fail = |what: &str, path: &PathBuf, error: &io::Error| StoreError::io(what, path, error);
+    let fail = |what: &str, path: &Path, error: &io::Error| StoreError::io(what, path, error);
     match fs::remove_dir_all(&folder) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             return Err(fail("remove", &folder, &error));
@@ -81,7 +91,13 @@ pub(super) fn materialise(
         _ => {}
     }
     make(&folder).map_err(|error| fail("make", &folder, &error))?;
-    for (name, digest) in inputs {
+    let mut missing = Vec::new();
+    for Needed {
+        name,
+        digest,
+        bytes,
+    } in inputs
+    {
         let mut path = folder.clone();
         let mut parts = name.split('/').peekable();
         while let Some(part) = parts.next() {
@@ -90,13 +106,80 @@ pub(super) fn materialise(
                 make(&path).map_err(|error| fail("make", &path, &error))?;
             }
         }
-        match fs::hard_link(place.blob(*digest), &path) {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(StoreError::MissingBlobs(vec![*digest]));
+        match put(&place.blob(*digest), &path, |from, to| {
+            fs::hard_link(from, to)
+        }) {
+            Ok(()) if bytes.is_some() && size(&path) == *bytes => {}
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(fail("link", &path, &error));
             }
-            Err(error) => return Err(fail("link", &path, &error)),
+            _ => missing.push(*digest),
         }
     }
-    Ok(folder)
+    if missing.is_empty() {
+        return Ok(folder);
+    }
+    missing.sort();
+    missing.dedup();
+    Err(StoreError::MissingBlobs(missing))
+}
+
+/// One file under two names; where the file system makes no such link, or no more of them, a copy, which shares its blocks
+/// where it can (`copy_file_range`).
+fn put(from: &Path, to: &Path, link: impl Fn(&Path, &Path) -> io::Result<()>) -> io::Result<()> {
+    match link(from, to) {
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::TooManyLinks
+                    | io::ErrorKind::CrossesDevices
+                    | io::ErrorKind::PermissionDenied
+                    | io::ErrorKind::Unsupported
+            ) =>
+        {
+            fs::copy(from, to).map(|_bytes| ())
+        }
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt;
+
+    use nix::errno::Errno;
+
+    use super::*;
+
+    #[test]
+    fn where_no_link_can_be_had_the_file_is_copied() {
+        let folder = tempfile::tempdir().expect("temp dir");
+        let from = folder.path().join("blob");
+        fs::write(&from, "a mesh").expect("room");
+        let inode = |path: &Path| fs::metadata(path).expect("there").ino();
+        for (number, errno) in [
+            Errno::EMLINK,
+            Errno::EXDEV,
+            Errno::EPERM,
+            Errno::EACCES,
+            Errno::EOPNOTSUPP,
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let to = folder.path().join(number.to_string());
+            put(&from, &to, |_, _| Err(errno.into())).expect("a copy");
+            assert_eq!(fs::read(&to).expect("there"), b"a mesh", "{errno}");
+            assert_ne!(inode(&to), inode(&from), "{errno}");
+        }
+        let to = folder.path().join("link");
+        put(&from, &to, |from, to| fs::hard_link(from, to)).expect("a link");
+        assert_eq!(inode(&to), inode(&from));
+        for errno in [Errno::ENOSPC, Errno::EIO, Errno::ENOENT] {
+            let to = folder.path().join("none");
+            let error = put(&from, &to, |_, _| Err(errno.into())).expect_err("no link");
+            assert_eq!(error.raw_os_error(), Some(errno as i32));
+            assert!(!to.exists());
+        }
+    }
 }

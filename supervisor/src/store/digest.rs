@@ -1,6 +1,8 @@
 //! SHA-256 of bytes ↔ 64 hexadecimal digits: the name of a blob, and what an artifact or a spec is compared by.
 
 use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -17,6 +19,17 @@ impl Digest {
     #[must_use]
     pub fn of(bytes: impl AsRef<[u8]>) -> Self {
         Self(sha2::Sha256::digest(bytes.as_ref()).into())
+    }
+
+    /// Of what a file holds from here on.
+    pub(super) fn of_file(mut file: File) -> io::Result<Self> {
+        let (mut hash, mut chunk) = (sha2::Sha256::new(), vec![0; 256 << 10]);
+        loop {
+            match file.read(&mut chunk)? {
+                0 => return Ok(Self(hash.finalize().into())),
+                count => hash.update(chunk.get(..count).unwrap_or_default()),
+            }
+        }
     }
 
     /// From the hash itself.

@@ -12,6 +12,9 @@ use crate::input::reason;
 const NO_FILES: &str =
     "it has no room for another file, however many bytes are free (no inodes: df -i)";
 
+/// Digests in one line.
+const SHOWN: usize = 16;
+
 /// See the head of this file.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum StoreError {
@@ -67,6 +70,14 @@ pub enum StoreError {
         /// What is wrong with it.
         why: &'static str,
     },
+    /// More bytes than a spec may have.
+    #[error(
+        "the spec, with all its defaults, has more than {limit} bytes: name fewer files, or shorter names"
+    )]
+    SpecTooLarge {
+        /// The bound.
+        limit: usize,
+    },
     /// More bytes than an upload may have.
     #[error("the upload is larger than {limit} bytes")]
     TooLarge {
@@ -110,6 +121,9 @@ pub enum StoreError {
         /// What the system said.
         detail: String,
     },
+    /// The store's folder, or something in it, was moved, removed, replaced or made read-only.
+    #[error("the store is not there any more: {0}")]
+    Lost(String),
     /// The store is closed, or its thread has ended.
     #[error("the store is closed")]
     Closed,
@@ -173,6 +187,10 @@ fn lacks_files(path: &Path) -> bool {
 }
 
 fn list(digests: &[Digest]) -> String {
-    let all: Vec<String> = digests.iter().map(Digest::to_string).collect();
+    let (shown, more) = digests.split_at(digests.len().min(SHOWN));
+    let mut all: Vec<String> = shown.iter().map(Digest::to_string).collect();
+    if !more.is_empty() {
+        all.push(format!("and {} more", more.len()));
+    }
     all.join(", ")
 }

@@ -1,9 +1,11 @@
-//! Time and room → what is forgotten: finished jobs past their time, uploads that no job has used for long, and, while more
-//! is kept than may be, the jobs that finished first with what only they used, at last unused uploads.
+//! Time and room → what is forgotten: finished jobs past their time, and past twice that where nobody has fetched the result;
+//! uploads that no job has used for long; and, while more is kept than may be, the jobs that expire first with what only they
+//! used, those first whose result was fetched, at last unused uploads.
 
 use rusqlite::{Connection, params};
 
 use super::Expired;
+use super::clock::Moment;
 use super::digest::Digest;
 use super::error::StoreError;
 use super::id::JobId;
@@ -23,9 +25,13 @@ const UNUSED: &str = "SELECT digest, bytes FROM blobs
     WHERE used_ms <= ?1 AND NOT EXISTS (SELECT 1 FROM inputs WHERE inputs.digest = blobs.digest) ORDER BY used_ms";
 
 /// Removes some; nothing when there is nothing left to remove.
-pub(super) fn some(desk: &mut Desk<'_>, now_ms: i64) -> Result<Expired, StoreError> {
+pub(super) fn some(desk: &mut Desk<'_>, now: Moment) -> Result<Expired, StoreError> {
     let space = Space::of(desk.shared.place.root())?;
-    step(desk, now_ms, space).map_err(|error| failed(&error))
+    let step = |desk: &mut Desk<'_>| {
+        desk.shared.time.note(desk.db, now)?;
+        step(desk, now.ms, space)
+    };
+    step(desk).map_err(|error| failed(&error))
 }
 
 fn step(desk: &mut Desk<'_>, now_ms: i64, space: Space) -> Sql<Expired> {
@@ -35,8 +41,9 @@ fn step(desk: &mut Desk<'_>, now_ms: i64, space: Space) -> Sql<Expired> {
         .execute([now_ms.saturating_sub(GONE_MS)])?;
     for (id, bytes) in finished(
         desk.db,
-        "WHERE expires_ms <= ?1 ORDER BY expires_ms",
+        "WHERE expires_ms <= ?1 AND (fetched OR expires_ms <= ?1 - ?3) ORDER BY expires_ms",
         now_ms,
+        desk.shared.limits.keep_ms,
     )? {
         jobs::remove(desk, id, now_ms)?;
         gone.jobs.push(id);
@@ -53,8 +60,9 @@ fn step(desk: &mut Desk<'_>, now_ms: i64, space: Space) -> Sql<Expired> {
     }
     for (id, bytes) in finished(
         desk.db,
-        "WHERE finished_ms <= ?1 ORDER BY finished_ms",
+        "WHERE expires_ms <= ?1 - ?3 ORDER BY fetched DESC, expires_ms",
         i64::MAX,
+        0,
     )? {
         if total <= kept {
             return Ok(gone);
@@ -85,11 +93,11 @@ fn step(desk: &mut Desk<'_>, now_ms: i64, space: Space) -> Sql<Expired> {
 }
 
 /// Some finished jobs, and the bytes of their artifacts.
-fn finished(db: &Connection, which: &str, bound: i64) -> Sql<Vec<(JobId, u64)>> {
+fn finished(db: &Connection, which: &str, bound: i64, grace: i64) -> Sql<Vec<(JobId, u64)>> {
     let mut select = db.prepare_cached(&format!(
         "SELECT id, (SELECT coalesce(sum(bytes), 0) FROM artifacts WHERE job = seq) FROM jobs {which} LIMIT ?2"
     ))?;
-    let rows = select.query_map(params![bound, JOBS], |row| {
+    let rows = select.query_map(params![bound, JOBS, grace], |row| {
         Ok((read_id(row, 0)?, read_count(row, 1)?))
     })?;
     rows.collect()

@@ -110,8 +110,10 @@ pub struct Job {
     pub started_ms: Option<i64>,
     /// When it reached its end.
     pub finished_ms: Option<i64>,
-    /// When it will be forgotten; known at its end.
+    /// When it may be forgotten; known at its end. What nobody has fetched is kept as long again.
     pub expires_ms: Option<i64>,
+    /// Somebody has fetched its model, or there is none.
+    pub fetched: bool,
     /// The error: JSON.
     pub error: Option<String>,
     /// The report: JSON.
@@ -170,11 +172,23 @@ impl Outcome {
     }
 }
 
-/// Some of the jobs, the newest first.
-#[derive(Clone, Debug, PartialEq)]
+/// A job that waits, as far as that is needed to begin it in its turn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// The job.
+    pub id: JobId,
+    /// See [`NewJob::client`].
+    pub client: String,
+    /// How often it was begun.
+    pub starts: u32,
+}
+
+/// Some of the jobs, the newest first. They are read one by one: all at once would take as much memory as their specs and
+/// reports.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
     /// At most as many as were asked for.
-    pub jobs: Vec<Job>,
+    pub jobs: Vec<JobId>,
     /// Where the next page begins; none after the last.
     pub next: Option<JobId>,
 }

@@ -1,16 +1,17 @@
 //! Requests on jobs → rows. Each function is one step of a transaction, and changes nothing where it refuses.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::fs;
 
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::blobs;
+use super::clock::Moment;
 use super::digest::Digest;
 use super::error::{Bound, StoreError};
 use super::id::JobId;
-use super::job::{Accepted, Artifact, End, Job, NewJob, Outcome, Page, Queue, State};
+use super::job::{Accepted, Artifact, End, Job, NewJob, Outcome, Page, Queue, State, Waiting};
 use super::limits::{Limits, Space};
 use super::names;
 use super::schema::failed;
@@ -19,14 +20,16 @@ use super::writer::{Desk, Stray};
 /// What [`read_job`] reads.
 const SELECT: &str =
     "SELECT seq, id, client, key, spec_digest, input_bytes, created_ms, started_ms, finished_ms,
-    expires_ms, state, starts, spec, error, report FROM jobs JOIN texts ON texts.job = jobs.seq";
+    expires_ms, state, starts, spec, error, report, fetched FROM jobs JOIN texts ON texts.job = jobs.seq";
 
 pub(super) type Sql<T> = rusqlite::Result<T>;
 
+/// `sizes` are those of its blobs' files, as far as they are there.
 pub(super) fn accept(
     desk: &mut Desk<'_>,
     new: &NewJob,
-    now_ms: i64,
+    sizes: &HashMap<Digest, u64>,
+    now: Moment,
 ) -> Result<Accepted, StoreError> {
     let (db, limits) = (desk.db, &desk.shared.limits);
     let text = format!("{SELECT} WHERE client = ?1 AND key = ?2");
@@ -43,8 +46,10 @@ pub(super) fn accept(
     let (mut missing, mut input_bytes) = (Vec::new(), new.path_bytes);
     for digest in needed {
         match blobs::find(db, digest)? {
-            Some(kept) => input_bytes = input_bytes.saturating_add(kept.bytes),
-            None => missing.push(digest),
+            Some(kept) if sizes.get(&digest) == Some(&kept.bytes) => {
+                input_bytes = input_bytes.saturating_add(kept.bytes);
+            }
+            _ => missing.push(digest),
         }
     }
     if !missing.is_empty() {
@@ -53,8 +58,8 @@ pub(super) fn accept(
     if waiting.bytes.saturating_add(input_bytes) > limits.queue_bytes {
         return Err(StoreError::QueueFull(Bound::Bytes(limits.queue_bytes)));
     }
-    let id = desk.ids.next(now_ms);
-    insert(db, id, new, input_bytes, now_ms).map_err(bad)?;
+    let id = desk.ids.next(now.wall_ms);
+    insert(db, id, new, input_bytes, now.wall_ms).map_err(bad)?;
     let job = Job {
         id,
         client: new.client.clone(),
@@ -64,10 +69,11 @@ pub(super) fn accept(
         input_bytes,
         state: State::Queued,
         starts: 0,
-        created_ms: now_ms,
+        created_ms: now.wall_ms,
         started_ms: None,
         finished_ms: None,
         expires_ms: None,
+        fetched: false,
         error: None,
         report: None,
         artifacts: Vec::new(),
@@ -132,7 +138,7 @@ fn insert(db: &Connection, id: JobId, new: &NewJob, input_bytes: u64, now_ms: i6
     Ok(())
 }
 
-pub(super) fn begin(desk: &Desk<'_>, id: JobId, now_ms: i64) -> Result<Job, StoreError> {
+pub(super) fn begin(desk: &Desk<'_>, id: JobId, now: Moment) -> Result<Job, StoreError> {
     let job = get(desk.db, id)?;
     if job.state != State::Queued {
         return Err(StoreError::WrongState(job.state));
@@ -141,12 +147,12 @@ pub(super) fn begin(desk: &Desk<'_>, id: JobId, now_ms: i64) -> Result<Job, Stor
         .prepare_cached(
             "UPDATE jobs SET state = 'running', starts = starts + 1, started_ms = ?2 WHERE id = ?1",
         )
-        .and_then(|mut update| update.execute(params![id.to_string(), now_ms]))
+        .and_then(|mut update| update.execute(params![id.to_string(), now.wall_ms]))
         .map_err(bad)?;
     Ok(Job {
         state: State::Running,
         starts: job.starts.saturating_add(1),
-        started_ms: Some(now_ms),
+        started_ms: Some(now.wall_ms),
         ..job
     })
 }
@@ -164,10 +170,10 @@ pub(super) fn requeue(desk: &Desk<'_>, id: JobId) -> Result<(), StoreError> {
 }
 
 pub(super) fn finish(
-    desk: &Desk<'_>,
+    desk: &mut Desk<'_>,
     id: JobId,
     end: &End,
-    now_ms: i64,
+    now: Moment,
 ) -> Result<Job, StoreError> {
     let job = get(desk.db, id)?;
     let fits = match end.outcome {
@@ -180,12 +186,15 @@ pub(super) fn finish(
     for artifact in &end.artifacts {
         is_there(desk, id, artifact)?;
     }
-    let expires_ms = now_ms.saturating_add(desk.shared.limits.keep_ms);
-    end_rows(desk.db, id, end, now_ms, expires_ms).map_err(bad)?;
+    let expires_ms = now.ms.saturating_add(desk.shared.limits.keep_ms);
+    end_rows(desk.db, id, end, now.wall_ms, expires_ms).map_err(bad)?;
+    // A file has few hard links: thousands of jobs kept would use up those of a blob.
+    desk.strays.push(Stray::Inputs(id));
     Ok(Job {
         state: end.outcome.state(),
-        finished_ms: Some(now_ms),
+        finished_ms: Some(now.wall_ms),
         expires_ms: Some(expires_ms),
+        fetched: end.artifacts.is_empty(),
         error: end.error.clone(),
         report: end.report.clone(),
         artifacts: end.artifacts.clone(),
@@ -196,10 +205,11 @@ pub(super) fn finish(
 fn end_rows(db: &Connection, id: JobId, end: &End, now_ms: i64, expires_ms: i64) -> Sql<()> {
     let seq: i64 = db
         .prepare_cached(
-            "UPDATE jobs SET state = ?2, finished_ms = ?3, expires_ms = ?4 WHERE id = ?1 RETURNING seq",
+            "UPDATE jobs SET state = ?2, finished_ms = ?3, expires_ms = ?4, fetched = ?5 WHERE id = ?1 RETURNING seq",
         )?
         .query_row(
-            params![id.to_string(), end.outcome.state().word(), now_ms, expires_ms],
+            // Where there is no file, there is nothing to wait for.
+            params![id.to_string(), end.outcome.state().word(), now_ms, expires_ms, end.artifacts.is_empty()],
             |row| row.get(0),
         )?;
     db.prepare_cached("UPDATE texts SET error = ?2, report = ?3 WHERE job = ?1")?
@@ -242,12 +252,21 @@ fn is_there(desk: &Desk<'_>, id: JobId, artifact: &Artifact) -> Result<(), Store
     }
 }
 
-pub(super) fn forget(desk: &mut Desk<'_>, id: JobId, now_ms: i64) -> Result<State, StoreError> {
+/// The model of a job was handed out.
+pub(super) fn fetched(desk: &Desk<'_>, id: JobId) -> Result<(), StoreError> {
+    desk.db
+        .prepare_cached("UPDATE jobs SET fetched = 1 WHERE id = ?1")
+        .and_then(|mut update| update.execute([id.to_string()]))
+        .map(|_rows| ())
+        .map_err(bad)
+}
+
+pub(super) fn forget(desk: &mut Desk<'_>, id: JobId, now: Moment) -> Result<State, StoreError> {
     let state = state_of(desk.db, id)?;
     if state == State::Running {
         return Err(StoreError::WrongState(state));
     }
-    remove(desk, id, now_ms).map_err(bad)?;
+    remove(desk, id, now.ms).map_err(bad)?;
     Ok(state)
 }
 
@@ -316,26 +335,40 @@ pub(super) fn list(
     } else {
         "?4 = ''"
     };
-    let text = format!("{SELECT} WHERE {filter} AND {of} AND id < ?2 ORDER BY id DESC LIMIT ?3");
+    let text = format!(
+        "SELECT id FROM jobs WHERE {filter} AND {of} AND id < ?2 ORDER BY id DESC LIMIT ?3"
+    );
     // Greater than any id.
     let before = before.map_or_else(|| "g".to_owned(), |id| id.to_string());
     // One more than asked for tells whether there is another page.
     let more = i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1);
     let word = state.map_or("", State::word);
-    let mut jobs = many(db, &text, &[&word, &before, &more, &client.unwrap_or("")]).map_err(bad)?;
+    let select = || -> Sql<Vec<JobId>> {
+        let mut select = db.prepare_cached(&text)?;
+        let rows = select.query_map(params![word, before, more, client.unwrap_or("")], |row| {
+            read_id(row, 0)
+        })?;
+        rows.collect()
+    };
+    let mut jobs = select().map_err(bad)?;
     let full = jobs.len() > limit;
     jobs.truncate(limit);
-    let next = jobs.last().filter(|_| full).map(|job| job.id);
+    let next = jobs.last().filter(|_| full).copied();
     Ok(Page { jobs, next })
 }
 
 /// In the order of their acceptance.
-pub(super) fn queued(db: &Connection) -> Sql<Vec<Job>> {
-    many(
-        db,
-        &format!("{SELECT} WHERE state = 'queued' ORDER BY id"),
-        &[],
-    )
+pub(super) fn queued(db: &Connection) -> Sql<Vec<Waiting>> {
+    let mut select =
+        db.prepare("SELECT id, client, starts FROM jobs WHERE state = 'queued' ORDER BY id")?;
+    let rows = select.query_map([], |row| {
+        Ok(Waiting {
+            id: read_id(row, 0)?,
+            client: row.get(1)?,
+            starts: row.get(2)?,
+        })
+    })?;
+    rows.collect()
 }
 
 pub(super) fn queue(db: &Connection) -> Result<Queue, StoreError> {
@@ -367,13 +400,28 @@ pub(super) fn position(db: &Connection, id: JobId) -> Result<Option<u64>, StoreE
         .map_err(bad)
 }
 
-/// Blobs of a job by their names in its input folder.
-pub(super) fn inputs(db: &Connection, id: JobId) -> Result<Vec<(String, Digest)>, StoreError> {
+/// Blobs of a job by their names in its input folder, with their sizes; without one, the blob is not there.
+pub(super) fn inputs(db: &Connection, id: JobId) -> Result<Vec<Needed>, StoreError> {
     state_of(db, id)?;
-    read_inputs(db, id).map_err(bad)
+    let select = || -> Sql<Vec<Needed>> {
+        let mut select = db.prepare_cached(
+            "SELECT name, digest, (SELECT bytes FROM blobs WHERE blobs.digest = inputs.digest) FROM inputs
+             WHERE job = (SELECT seq FROM jobs WHERE id = ?1) ORDER BY name",
+        )?;
+        let rows = select.query_map([id.to_string()], |row| {
+            let bytes: Option<i64> = row.get(2)?;
+            Ok(Needed {
+                name: row.get(0)?,
+                digest: Digest::from_bytes(row.get(1)?),
+                bytes: bytes.map(|_there| read_count(row, 2)).transpose()?,
+            })
+        })?;
+        rows.collect()
+    };
+    select().map_err(bad)
 }
 
-/// The same, and nothing if there is no such job.
+/// Blobs of a job by their names in its input folder; none if there is no such job.
 pub(super) fn read_inputs(db: &Connection, id: JobId) -> Sql<Vec<(String, Digest)>> {
     let mut select = db.prepare_cached(
         "SELECT name, digest FROM inputs WHERE job = (SELECT seq FROM jobs WHERE id = ?1) ORDER BY name",
@@ -382,6 +430,14 @@ pub(super) fn read_inputs(db: &Connection, id: JobId) -> Sql<Vec<(String, Digest
         Ok((row.get(0)?, Digest::from_bytes(row.get(1)?)))
     })?;
     rows.collect()
+}
+
+/// A file that a job needs.
+#[derive(Clone, Debug)]
+pub(super) struct Needed {
+    pub(super) name: String,
+    pub(super) digest: Digest,
+    pub(super) bytes: Option<u64>,
 }
 
 fn one(db: &Connection, text: &str, values: &[&dyn rusqlite::ToSql]) -> Sql<Option<Job>> {
@@ -433,6 +489,7 @@ fn read_job(row: &Row<'_>) -> Sql<Job> {
         spec: row.get(12)?,
         error: row.get(13)?,
         report: row.get(14)?,
+        fetched: row.get(15)?,
         artifacts: Vec::new(),
     })
 }

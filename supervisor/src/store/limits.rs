@@ -6,6 +6,9 @@ use nix::sys::statvfs::statvfs;
 
 use super::error::StoreError;
 
+/// Bytes of one spec: it names 4,096 files by names of 180 bytes.
+pub const SPEC_BYTES: usize = 1 << 20;
+
 /// See the head of this file.
 #[derive(Clone, Debug)]
 pub struct Limits {
@@ -15,9 +18,11 @@ pub struct Limits {
     pub queue_bytes: u64,
     /// Jobs of one client that wait, at most.
     pub client_jobs: u64,
+    /// Bytes of one spec, at most.
+    pub spec_bytes: usize,
     /// Bytes of one upload, at most.
     pub upload_bytes: u64,
-    /// How long finished jobs are kept.
+    /// How long finished jobs are kept; results that nobody has fetched, as long again.
     pub keep_ms: i64,
     /// How long an upload that no job uses is kept.
     pub keep_unused_ms: i64,
@@ -39,6 +44,7 @@ impl Default for Limits {
             queue_jobs: 1_000,
             queue_bytes: 64 * GIB,
             client_jobs: u64::MAX,
+            spec_bytes: SPEC_BYTES,
             upload_bytes: 4 * GIB,
             keep_ms: 24 * HOUR_MS,
             keep_unused_ms: HOUR_MS,

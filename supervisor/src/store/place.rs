@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use super::digest::Digest;
 use super::error::StoreError;
 use super::id::JobId;
+use super::marks::Marks;
 use crate::input::reason;
 use crate::output::sync_folder;
 
@@ -84,6 +85,20 @@ impl Place {
         Ok((place, lock))
     }
 
+    /// What must stay where it is.
+    pub(super) fn marks(&self) -> Result<Marks, StoreError> {
+        let root = self.root.clone();
+        let lock = self.root.join(LOCK);
+        Marks::of(vec![
+            root,
+            lock,
+            self.database(),
+            self.spool(),
+            self.blobs(),
+            self.jobs(),
+        ])
+    }
+
     fn lay_out(&self) -> io::Result<()> {
         let mut new = make(&self.spool())? | make(&self.jobs())?;
         new |= make(&self.blobs())?;
@@ -122,6 +137,11 @@ impl Place {
         let mut path = self.blobs();
         path.extend([name.get(..2).unwrap_or_default(), &name]);
         path
+    }
+
+    /// Where a blob lies that is not what its name says, until the next open.
+    pub(super) fn aside(&self, digest: Digest) -> PathBuf {
+        self.spool().join(format!("{digest}.damaged"))
     }
 
     pub(super) fn jobs(&self) -> PathBuf {

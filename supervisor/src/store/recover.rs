@@ -9,69 +9,102 @@ use std::path::Path;
 use rusqlite::{Connection, Row};
 
 use super::Recovered;
+use super::clock::{Clock, Time};
 use super::digest::Digest;
 use super::error::StoreError;
 use super::id::{Ids, JobId};
-use super::jobs::{self, Sql, read_id};
+use super::jobs::{self, Sql, read_count, read_id};
 use super::place::Place;
 use super::schema::told;
 
-/// Puts the store right and tells what waits in it, and which ids may come next. No job is kept beyond `latest_ms`.
+/// Puts the store right and tells what waits in it, which ids may come next, and what time it is there. No finished job
+/// expires later than `keep_ms` from now.
 pub(super) fn recover(
     db: &mut Connection,
     place: &Place,
-    latest_ms: i64,
-) -> Result<(Recovered, Ids), StoreError> {
-    let mut files: HashSet<Digest> = HashSet::new();
+    clock: Clock,
+    keep_ms: i64,
+) -> Result<(Recovered, Ids, Time), StoreError> {
+    let mut files: HashMap<Digest, u64> = HashMap::new();
     for branch in names(&place.blobs())? {
         for name in names(&place.blobs().join(&branch))? {
             // Whatever else lies there is not ours.
-            files.extend(name.to_str().and_then(|name| name.parse::<Digest>().ok()));
+            let Some(digest) = name.to_str().and_then(|name| name.parse::<Digest>().ok()) else {
+                continue;
+            };
+            // What cannot be asked for its size is as good as cut short.
+            let bytes = fs::symlink_metadata(place.blob(digest)).map_or(0, |file| file.len());
+            files.insert(digest, bytes);
         }
     }
-    let (mut recovered, rows, states) =
-        rows(db, &files, latest_ms).map_err(|error| told(place, &error))?;
-    for digest in files.difference(&rows) {
+    let Rows {
+        mut recovered,
+        blobs,
+        states,
+        time,
+    } = rows(db, &files, clock, keep_ms).map_err(|error| told(place, &error))?;
+    for digest in files.keys().filter(|digest| !blobs.contains(*digest)) {
         recovered.stray_blobs += u64::from(clear(&place.blob(*digest)));
     }
     for name in names(&place.jobs())? {
         let id = name.to_str().and_then(|name| name.parse::<JobId>().ok());
         // Of a job that starts anew, the folder is made anew.
-        if let Some(id) = id.filter(|id| states.get(id).is_none_or(|queued| *queued)) {
-            recovered.folders += u64::from(clear(&place.job(id)));
+        match id {
+            Some(id) if states.get(&id).is_none_or(|queued| *queued) => {
+                recovered.folders += u64::from(clear(&place.job(id)));
+            }
+            // A process that ended in this moment has left them; so has a version that kept them.
+            Some(id) if place.input(id).exists() => _ = clear(&place.input(id)),
+            _ => {}
         }
     }
     for name in names(&place.spool())? {
         recovered.uploads += u64::from(clear(&place.spool().join(name)));
     }
     let last = states.keys().max().copied();
-    Ok((recovered, Ids::after(last)))
+    Ok((recovered, Ids::after(last), time))
 }
 
-type Rows = (Recovered, HashSet<Digest>, HashMap<JobId, bool>);
+struct Rows {
+    recovered: Recovered,
+    /// Those that have a row.
+    blobs: HashSet<Digest>,
+    /// Whether they wait.
+    states: HashMap<JobId, bool>,
+    time: Time,
+}
 
-/// Puts the rows right; gives the blobs that have one, and the jobs, with whether they wait.
-fn rows(db: &mut Connection, files: &HashSet<Digest>, latest_ms: i64) -> Sql<Rows> {
+/// Puts the rows right.
+fn rows(
+    db: &mut Connection,
+    files: &HashMap<Digest, u64>,
+    clock: Clock,
+    keep_ms: i64,
+) -> Sql<Rows> {
     let batch = db.transaction()?;
+    let time = Time::resume(&batch, clock)?;
     let mut recovered = Recovered::default();
     let restarted = batch.execute(
         "UPDATE jobs SET state = 'queued' WHERE state = 'running'",
         [],
     )?;
     recovered.restarted = restarted as u64;
-    // A clock that was ahead, or a rule that was longer, keeps nothing for ever.
+    // A rule that was longer, or a clock that was ahead before the store had a time of its own, keeps nothing for ever.
     let text = "UPDATE jobs SET expires_ms = ?1 WHERE expires_ms > ?1";
-    batch.execute(text, [latest_ms])?;
-    let mut blobs = all(&batch, "SELECT digest FROM blobs", |row| {
-        row.get(0).map(Digest::from_bytes)
-    })?
-    .into_iter()
-    .collect::<HashSet<Digest>>();
-    for lost in blobs.difference(files) {
-        batch.execute("DELETE FROM blobs WHERE digest = ?1", [lost.bytes()])?;
+    batch.execute(text, [time.now().ms.saturating_add(keep_ms)])?;
+    let mut blobs = HashSet::new();
+    let known = all(&batch, "SELECT digest, bytes FROM blobs", |row| {
+        Ok((Digest::from_bytes(row.get(0)?), read_count(row, 1)?))
+    })?;
+    for (digest, bytes) in known {
+        if files.get(&digest) == Some(&bytes) {
+            blobs.insert(digest);
+            continue;
+        }
+        tracing::warn!(%digest, "the file of an upload is gone or cut short: it must be sent again");
+        batch.execute("DELETE FROM blobs WHERE digest = ?1", [digest.bytes()])?;
         recovered.lost_blobs += 1;
     }
-    blobs.retain(|digest| files.contains(digest));
     let jobs = all(&batch, "SELECT id, state = 'queued' FROM jobs", |row| {
         Ok((read_id(row, 0)?, row.get(1)?))
     })?;
@@ -80,7 +113,12 @@ fn rows(db: &mut Connection, files: &HashSet<Digest>, latest_ms: i64) -> Sql<Row
     batch.commit()?;
     // A WAL that grew over many sudden ends is not read again and again.
     db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_row| Ok(()))?;
-    Ok((recovered, blobs, jobs.into_iter().collect()))
+    Ok(Rows {
+        recovered,
+        blobs,
+        states: jobs.into_iter().collect(),
+        time,
+    })
 }
 
 fn all<T>(db: &Connection, text: &str, read: impl FnMut(&Row<'_>) -> Sql<T>) -> Sql<Vec<T>> {

@@ -14,7 +14,7 @@ use super::error::{Fault, StoreError};
 use super::place::Place;
 
 /// The schema that this version writes, in `user_version`.
-const SCHEMA: i64 = 2;
+const SCHEMA: i64 = 3;
 /// `Kiln`, in `application_id`.
 const OURS: i64 = 0x4b69_6c6e;
 /// For another program that reads the file to let go of it.
@@ -23,19 +23,19 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// begun through them; damage there comes to light as an error of the request that reads it.
 const CHECKED: [&str; 4] = ["jobs", "artifacts", "blobs", "gone"];
 
+/// `expires_ms`, `used_ms` and `gone.at_ms` are in the store's own time ([`super::clock`]), the other times are the wall clock's.
 /// Digests are blobs, since the inputs of jobs are most of the rows; ids are text, for those who look in with `sqlite3`.
 const TABLES: &str = "
 CREATE TABLE jobs (
     seq INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, client TEXT NOT NULL, key TEXT NOT NULL, spec_digest BLOB NOT NULL,
     input_bytes INTEGER NOT NULL, created_ms INTEGER NOT NULL, started_ms INTEGER, finished_ms INTEGER, expires_ms INTEGER,
     state TEXT NOT NULL CHECK (state IN ('queued', 'running', 'succeeded', 'failed', 'cancelled')),
-    starts INTEGER NOT NULL DEFAULT 0,
+    starts INTEGER NOT NULL DEFAULT 0, fetched INTEGER NOT NULL DEFAULT 0,
     UNIQUE (client, key),
     CHECK ((finished_ms IS NULL) = (state IN ('queued', 'running')))
 ) STRICT;
 CREATE INDEX jobs_by_state ON jobs (state, id, input_bytes, client);
 CREATE INDEX jobs_by_expiry ON jobs (expires_ms) WHERE expires_ms IS NOT NULL;
-CREATE INDEX jobs_by_end ON jobs (finished_ms) WHERE finished_ms IS NOT NULL;
 CREATE TABLE texts (
     job INTEGER PRIMARY KEY REFERENCES jobs ON DELETE CASCADE, spec TEXT NOT NULL, error TEXT, report TEXT
 ) STRICT;
@@ -58,6 +58,14 @@ CREATE TABLE inputs (
 ) STRICT;
 CREATE INDEX inputs_by_job ON inputs (job);
 CREATE INDEX inputs_by_digest ON inputs (digest);
+";
+
+/// Apart from [`TABLES`], since schema 2 lacks it.
+const CLOCK: &str = "
+CREATE TABLE clock (
+    place INTEGER PRIMARY KEY CHECK (place = 0), machine TEXT, base_ms INTEGER NOT NULL, shift_ms INTEGER NOT NULL,
+    at_ms INTEGER NOT NULL
+) STRICT;
 ";
 
 /// Until a database is known to be good, not even its WAL is carried over.
@@ -138,14 +146,21 @@ fn prepare(db: &Connection, place: &Place) -> Result<(), StoreError> {
     .map_err(sql)?;
     if new {
         db.execute_batch(&format!(
-            "BEGIN; {TABLES} {INPUTS} PRAGMA application_id = {OURS}; PRAGMA user_version = {SCHEMA}; COMMIT;"
+            "BEGIN; {TABLES} {INPUTS} {CLOCK} PRAGMA application_id = {OURS}; PRAGMA user_version = {SCHEMA}; COMMIT;"
         ))
         .map_err(sql)?;
     } else if found < SCHEMA {
+        let inputs = if found < 2 {
+            format!(
+                "ALTER TABLE inputs RENAME TO former; DROP INDEX inputs_by_digest; {INPUTS}
+                 INSERT INTO inputs (job, name, digest) SELECT job, name, digest FROM former; DROP TABLE former;"
+            )
+        } else {
+            String::new()
+        };
         db.execute_batch(&format!(
-            "BEGIN; ALTER TABLE inputs RENAME TO former; DROP INDEX inputs_by_digest; {INPUTS}
-             INSERT INTO inputs (job, name, digest) SELECT job, name, digest FROM former; DROP TABLE former;
-             PRAGMA user_version = {SCHEMA}; COMMIT;"
+            "BEGIN; {inputs} {CLOCK} ALTER TABLE jobs ADD COLUMN fetched INTEGER NOT NULL DEFAULT 0;
+             DROP INDEX jobs_by_end; PRAGMA user_version = {SCHEMA}; COMMIT;"
         ))
         .map_err(sql)?;
     }

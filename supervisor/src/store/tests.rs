@@ -9,9 +9,11 @@ use tempfile::TempDir;
 use super::*;
 
 mod bounds;
+mod clock;
 mod jobs;
 mod open;
 mod scale;
+mod scrub;
 mod uploads;
 
 /// Bounds that no disk and no test reaches unless the test says so.
@@ -35,7 +37,7 @@ fn folder() -> TempDir {
 }
 
 fn open(folder: &Path) -> (Store, Recovered) {
-    Store::open(folder, wide(), now_ms()).expect("a store")
+    Store::open(folder, wide(), Clock::default()).expect("a store")
 }
 
 fn new(key: &str) -> NewJob {

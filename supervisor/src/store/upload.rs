@@ -8,7 +8,7 @@ use std::fs::{self, File, OpenOptions};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sha2::{Digest as _, Sha256};
@@ -18,7 +18,7 @@ use super::blobs;
 use super::digest::Digest;
 use super::error::StoreError;
 use super::limits::Space;
-use super::writer::{Pin, Shared, Writer, now_ms};
+use super::writer::{Pin, Shared, Writer};
 use crate::output::sync_folder;
 
 /// Bytes between looks at the room that is left.
@@ -88,7 +88,7 @@ impl Upload {
         let part = self.part.ok_or(StoreError::Closed)?;
         let (blob, pin) = blocking(move || part.finish(expected)).await?;
         let keep = move |desk: &mut super::writer::Desk<'_>| {
-            let kept = blobs::keep(desk, blob.digest, blob.bytes, now_ms());
+            let kept = blobs::keep(desk, blob.digest, blob.bytes, desk.shared.time.now());
             drop(pin);
             kept
         };
@@ -168,7 +168,7 @@ impl Part {
         let pin = Pin::new(&self.shared, found);
         let path = self.shared.place.blob(found);
         let new = self
-            .name(&path)
+            .name(found, &path)
             .map_err(|error| StoreError::io("write", &path, &error))?;
         let blob = Blob {
             digest: found,
@@ -179,24 +179,33 @@ impl Part {
     }
 
     /// `false` if the bytes were there.
-    fn name(&self, path: &PathBuf) -> io::Result<bool> {
-        let new = match fs::hard_link(&self.path, path) {
-            Ok(()) => true,
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                // What somebody has cut short is no copy.
-                let whole = fs::symlink_metadata(path)?.len() == self.size;
-                if !whole {
-                    fs::rename(&self.path, path)?;
-                }
-                !whole
-            }
-            Err(error) => return Err(error),
-        };
+    fn name(&self, digest: Digest, path: &Path) -> io::Result<bool> {
+        let new = !self.is_at(digest, path);
+        if new {
+            fs::rename(&self.path, path)?;
+        }
         // Also where they were there: whoever named them may have got no further.
         if let Some(folder) = path.parent() {
             sync_folder(folder)?;
         }
         Ok(new)
+    }
+
+    /// Whether the same bytes lie there. Each is looked at: what a disk has lost comes back with its next upload.
+    fn is_at(&self, digest: Digest, path: &Path) -> bool {
+        let same = || -> io::Result<bool> {
+            let file = File::open(path)?;
+            Ok(file.metadata()?.len() == self.size && Digest::of_file(file)? == digest)
+        };
+        match same() {
+            Ok(true) => true,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+            other => {
+                let path = path.display();
+                tracing::error!("{path} is damaged, and is replaced by what was sent: {other:?}");
+                false
+            }
+        }
     }
 }
 

@@ -14,18 +14,21 @@
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use rusqlite::{Connection, TransactionBehavior};
 use tokio::sync::{mpsc, oneshot};
 
+use super::clock::Time;
 use super::digest::Digest;
 use super::error::StoreError;
 use super::id::{Ids, JobId};
 use super::limits::Limits;
+use super::marks::Marks;
 use super::place::Place;
 use super::schema::failed;
 
@@ -40,19 +43,26 @@ const CHECKPOINT: usize = 512;
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) place: Place,
+    pub(super) marks: Marks,
     pub(super) limits: Limits,
+    pub(super) time: Time,
     /// The last write came through.
     pub(super) healthy: AtomicBool,
+    /// When the last probe came through.
+    pub(super) probed: Mutex<Option<Instant>>,
     /// Blobs whose files must stay, row or not: uploads of these bytes are about to get a row.
     pins: Mutex<HashMap<Digest, u32>>,
 }
 
 impl Shared {
-    pub(super) fn new(place: Place, limits: Limits) -> Self {
+    pub(super) fn new(place: Place, marks: Marks, limits: Limits, time: Time) -> Self {
         Self {
             place,
+            marks,
             limits,
+            time,
             healthy: AtomicBool::new(true),
+            probed: Mutex::default(),
             pins: Mutex::default(),
         }
     }
@@ -109,8 +119,12 @@ pub(super) struct Desk<'a> {
 pub(super) enum Stray {
     /// The folder of a job.
     Job(JobId),
+    /// The inputs of a job that is over.
+    Inputs(JobId),
     /// The file of a blob.
     Blob(Digest),
+    /// The file of a blob with other bytes than its name says, if it is this inode.
+    Damaged(Digest, u64),
 }
 
 /// A write on its way: work → outcome → answer.
@@ -373,6 +387,23 @@ pub(super) fn remove(shared: &Shared, strays: &[Stray]) {
                 let done = fs::remove_dir_all(&path);
                 (path, done)
             }
+            Stray::Inputs(id) => {
+                let path = shared.place.input(id);
+                let done = fs::remove_dir_all(&path);
+                (path, done)
+            }
+            Stray::Damaged(digest, inode) => {
+                let path = shared.place.blob(digest);
+                // Held, so that no upload puts whole bytes there meanwhile.
+                let pins = shared.pins();
+                let there = fs::symlink_metadata(&path);
+                if pins.contains_key(&digest) || there.is_ok_and(|there| there.ino() != inode) {
+                    continue;
+                }
+                let done = fs::rename(&path, shared.place.aside(digest));
+                drop(pins);
+                (path, done)
+            }
             Stray::Blob(digest) => {
                 let path = shared.place.blob(digest);
                 // Held, so that an upload of these bytes finds the file there for good, or not at all.
@@ -392,12 +423,4 @@ pub(super) fn remove(shared: &Shared, strays: &[Stray]) {
             _ => {}
         }
     }
-}
-
-/// Milliseconds since 1970.
-pub(super) fn now_ms() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |time| {
-        i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
-    })
 }

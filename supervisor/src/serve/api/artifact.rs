@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use axum::body::{Body, Bytes};
 use axum::extract::{Extension, Path, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 
@@ -25,6 +25,7 @@ pub async fn get(
     State(service): State<Service>,
     Extension(peer): Extension<Peer>,
     Path((id, name)): Path<(String, String)>,
+    method: Method,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let (stored, _) = job::find(&service, &peer, &id).await?;
@@ -48,9 +49,22 @@ pub async fn get(
         tag: format!("\"{}\"", artifact.digest),
         media_type: &artifact.media_type,
     };
-    given
+    let answer = given
         .answer(&headers)
-        .map_err(|error| unreadable(&name, &error))
+        .map_err(|error| unreadable(&name, &error))?;
+    // The first one is the model; the page shows the others by itself.
+    let model = stored
+        .artifacts
+        .first()
+        .is_some_and(|first| first.name == name);
+    if model
+        && !stored.fetched
+        && method == Method::GET
+        && let Err(error) = service.store.fetched(stored.id).await
+    {
+        tracing::warn!("{} counts as not fetched: {error}", stored.id);
+    }
+    Ok(answer)
 }
 
 /// What should be there, and is not.

@@ -20,6 +20,7 @@ use crate::serve::board::{Entry, Live};
 use crate::serve::listen::Peer;
 use crate::serve::problem::Problem;
 use crate::serve::service::Service;
+use crate::store::JobId;
 
 /// For a reader that lost its connection.
 const RETRY: Duration = Duration::from_secs(1);
@@ -45,11 +46,7 @@ pub async fn events(
         }
         None if stored.state.is_terminal() => {
             let body = job::show(&stored, now.as_ref()).to_string();
-            let only = event(&Entry {
-                seq: 1,
-                kind: "done",
-                data: body.into(),
-            });
+            let only = event(1, "done", &body);
             return Ok(answer(stream::iter([Ok(only)])));
         }
         None => service.board.place(stored.id),
@@ -61,7 +58,7 @@ pub async fn events(
     if last > 0 && live.now().state.is_over() && live.after(last).is_empty() {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
-    Ok(answer(follow(live, last)))
+    Ok(answer(follow(service, stored.id, live, last)))
 }
 
 fn answer(stream: impl Stream<Item = Result<Event, Infallible>> + Send + 'static) -> Response {
@@ -79,6 +76,8 @@ fn answer(stream: impl Stream<Item = Result<Event, Infallible>> + Send + 'static
 }
 
 struct Reader {
+    service: Service,
+    id: JobId,
     live: Arc<Live>,
     changes: watch::Receiver<u64>,
     last: u64,
@@ -86,8 +85,15 @@ struct Reader {
     over: bool,
 }
 
-fn follow(live: Arc<Live>, last: u64) -> impl Stream<Item = Result<Event, Infallible>> + Send {
+fn follow(
+    service: Service,
+    id: JobId,
+    live: Arc<Live>,
+    last: u64,
+) -> impl Stream<Item = Result<Event, Infallible>> + Send {
     let reader = Reader {
+        service,
+        id,
         changes: live.changes(),
         live,
         last,
@@ -102,7 +108,11 @@ fn follow(live: Arc<Live>, last: u64) -> impl Stream<Item = Result<Event, Infall
             if let Some(entry) = reader.ready.pop_front() {
                 reader.last = entry.seq;
                 reader.over = entry.kind == "done";
-                return Some((Ok(event(&entry)), reader));
+                let told = match reader.over {
+                    true => event(entry.seq, entry.kind, &reader.end(&entry).await),
+                    false => event(entry.seq, entry.kind, &entry.data),
+                };
+                return Some((Ok(told), reader));
             }
             reader.changes.borrow_and_update();
             reader.ready = reader.live.after(reader.last).into();
@@ -113,14 +123,18 @@ fn follow(live: Arc<Live>, last: u64) -> impl Stream<Item = Result<Event, Infall
     })
 }
 
-fn event(entry: &Entry) -> Event {
-    let event = Event::default()
-        .id(entry.seq.to_string())
-        .event(entry.kind)
-        .data(&*entry.data);
-    if entry.seq == 1 {
-        event.retry(RETRY)
-    } else {
-        event
+impl Reader {
+    /// The whole job, for its last event: the store has it, the board would keep it for an hour.
+    async fn end(&self, entry: &Entry) -> String {
+        match self.service.store.get(self.id).await {
+            Ok(job) => job::show(&job, Some(&self.live.now())).to_string(),
+            // It was forgotten since.
+            Err(_) => entry.data.to_string(),
+        }
     }
+}
+
+fn event(seq: u64, kind: &str, data: &str) -> Event {
+    let event = Event::default().id(seq.to_string()).event(kind).data(data);
+    if seq == 1 { event.retry(RETRY) } else { event }
 }

@@ -12,11 +12,10 @@ use axum::extract::{FromRequest, Request};
 use futures_util::{Stream, StreamExt};
 
 use super::blobs;
-use super::submit::SPEC_BYTES;
 use crate::serve::problem::{Code, Problem};
 use crate::serve::service::Service;
 use crate::serve::spec::{JobSpec, Source, plain_name};
-use crate::store::Digest;
+use crate::store::{Digest, SPEC_BYTES};
 
 /// A mesh with its buffers; a picture and a mask of each of 4,096 views.
 const PARTS: usize = 16_384;

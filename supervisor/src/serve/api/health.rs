@@ -10,6 +10,7 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use crate::procfs::Holdings;
 use crate::serve::problem::Problem;
@@ -17,6 +18,11 @@ use crate::serve::service::Service;
 
 /// A loop that does not turn for so long is stuck: it turns each second.
 const STUCK: Duration = Duration::from_secs(5);
+
+/// A write that came through so lately tells enough.
+const FRESH: Duration = Duration::from_secs(1);
+/// For a disk to take a write.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// `GET /livez`.
 pub async fn livez(State(service): State<Service>) -> Response {
@@ -34,10 +40,8 @@ pub async fn readyz(State(service): State<Service>) -> Response {
     if service.draining() {
         reasons.push("it is about to leave".to_owned());
     }
-    if !service.store.healthy()
-        && let Err(error) = service.store.probe().await
-    {
-        reasons.push(format!("the store cannot be written: {error}"));
+    if let Err(why) = writable(&service).await {
+        reasons.push(why);
     }
     match &proof.outcome {
         None => reasons.push("the first bake of the self-test is under way".to_owned()),
@@ -48,7 +52,8 @@ pub async fn readyz(State(service): State<Service>) -> Response {
     for rest in breakers.iter().filter(|rest| rest.all) {
         reasons.push(format!("{} fails: {}", rest.what, rest.last));
     }
-    if let Ok(queue) = service.store.queue().await
+    // A store that does not answer stands in the list already.
+    if let Ok(Ok(queue)) = timeout(PATIENCE, service.store.queue()).await
         && queue.jobs >= service.options.queue_jobs
     {
         reasons.push("the queue is full".to_owned());
@@ -67,6 +72,23 @@ pub async fn readyz(State(service): State<Service>) -> Response {
         "sandbox": service.options.sandbox,
     });
     (status, Json(body)).into_response()
+}
+
+/// Whether the store takes a write: one is made, unless it was in the last moment, since a disk that fails says so only then.
+async fn writable(service: &Service) -> Result<(), String> {
+    service.store.check().map_err(|error| error.to_string())?;
+    let proved = service.store.unproved();
+    if service.store.healthy() && proved.is_some_and(|since| since < FRESH) {
+        return Ok(());
+    }
+    match timeout(PATIENCE, service.store.probe()).await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(error)) => Err(format!("the store cannot be written: {error}")),
+        Err(_late) => Err(format!(
+            "the store has not taken a write for {} s",
+            PATIENCE.as_secs()
+        )),
+    }
 }
 
 /// `GET /metrics`.

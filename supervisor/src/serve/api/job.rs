@@ -3,9 +3,12 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use axum::Json;
+use axum::body::Body;
 use axum::extract::{Extension, Path, RawQuery, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use futures_util::stream::{self, StreamExt, TryStreamExt};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::serve::board::{self, Now};
@@ -20,16 +23,29 @@ const PAGE: usize = 100;
 /// The JSON of a job. What it does now is known only while it is on the board.
 #[must_use]
 pub fn show(job: &Job, now: Option<&Now>) -> Value {
+    let spec: Value = serde_json::from_str(&job.spec).unwrap_or(Value::Null);
+    let mut shown = outline(job, now, &spec["name"]);
+    shown["spec"] = spec;
+    shown
+}
+
+/// The JSON of a job in a list: without its spec, which may name thousands of files.
+fn brief(job: &Job, now: Option<&Now>) -> Value {
+    #[derive(Deserialize)]
+    struct Named {
+        name: String,
+    }
+    let named: Option<Named> = serde_json::from_str(&job.spec).ok();
+    outline(job, now, &json!(named.map(|named| named.name)))
+}
+
+fn outline(job: &Job, now: Option<&Now>, name: &Value) -> Value {
     let text = |text: &Option<String>| -> Value {
         text.as_deref()
             .and_then(|text| serde_json::from_str(text).ok())
             .unwrap_or(Value::Null)
     };
-    let (report, error, spec) = (
-        text(&job.report),
-        text(&job.error),
-        text(&Some(job.spec.clone())),
-    );
+    let (report, error) = (text(&job.report), text(&job.error));
     let state = state(job, now);
     let warnings = match now.filter(|_| !state.is_over()) {
         Some(now) => now
@@ -58,7 +74,7 @@ pub fn show(job: &Job, now: Option<&Now>) -> Value {
         .collect();
     json!({
         "id": job.id,
-        "name": spec["name"],
+        "name": name,
         "state": state,
         "progress": progress,
         "phase": now.filter(|_| !state.is_over()).and_then(|now| now.phase),
@@ -72,7 +88,6 @@ pub fn show(job: &Job, now: Option<&Now>) -> Value {
         "warnings": warnings,
         "artifacts": artifacts,
         "error": error,
-        "spec": spec,
     })
 }
 
@@ -167,7 +182,7 @@ pub async fn list(
     State(service): State<Service>,
     Extension(peer): Extension<Peer>,
     RawQuery(query): RawQuery,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Response, Problem> {
     let bad = |what: String| Problem::new(Code::InvalidRequest, what);
     let (mut state, mut cursor, mut limit) = (None, None, PAGE);
     for (key, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
@@ -197,17 +212,35 @@ pub async fn list(
     }
     let whose = (!peer.rules()).then(|| peer.client());
     let page = service.store.list_of(whose, state, cursor, limit).await?;
-    let jobs: Vec<Value> = page
-        .jobs
-        .iter()
-        .map(|job| {
-            show(
-                job,
-                service.board.find(job.id).map(|live| live.now()).as_ref(),
-            )
-        })
-        .collect();
-    Ok(Json(json!({ "jobs": jobs, "cursor": page.next })))
+    Ok(pages(service, page))
+}
+
+/// A page, job by job as the caller reads it: all at once would take as much memory as their specs and reports.
+fn pages(service: Service, page: store::Page) -> Response {
+    let end = format!("],\"cursor\":{}}}", json!(page.next));
+    let jobs = stream::iter(page.jobs).filter_map(move |id| {
+        let service = service.clone();
+        async move {
+            match service.store.get(id).await {
+                Ok(job) => {
+                    let now = service.board.find(id).map(|live| live.now());
+                    Some(Ok(brief(&job, now.as_ref()).to_string()))
+                }
+                // It was removed in this moment.
+                Err(StoreError::NotFound | StoreError::Gone) => None,
+                Err(error) => Some(Err(error)),
+            }
+        }
+    });
+    let mut first = true;
+    let jobs = jobs.map_ok(move |text| match std::mem::take(&mut first) {
+        true => text,
+        false => format!(",{text}"),
+    });
+    let begin = stream::iter([Ok("{\"jobs\":[".to_owned())]);
+    let all = begin.chain(jobs).chain(stream::iter([Ok(end)]));
+    let body = Body::from_stream(all);
+    ([(header::CONTENT_TYPE, "application/json")], body).into_response()
 }
 
 /// `POST /v1/jobs/{id}/cancel`.

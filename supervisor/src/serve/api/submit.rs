@@ -22,10 +22,8 @@ use crate::serve::problem::{Code, Problem};
 use crate::serve::service::Service;
 use crate::serve::spec::JobSpec;
 use crate::serve::steady::Slow;
-use crate::store::{Accepted, Job, NewJob};
+use crate::store::{Accepted, Job, NewJob, SPEC_BYTES};
 
-/// Of a spec: 4,096 files with long names fit.
-pub(super) const SPEC_BYTES: usize = 4 << 20;
 /// The longest that `Prefer: wait` is granted.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
@@ -218,7 +216,8 @@ fn broken(error: &(dyn std::error::Error + 'static)) -> bool {
 
 /// Of a spec beyond its bound.
 pub(super) fn too_long() -> Problem {
-    let detail = format!("a spec has {SPEC_BYTES} bytes at most");
+    let detail =
+        format!("a spec has {SPEC_BYTES} bytes at most: name fewer files, or shorter names");
     Problem::new(Code::PayloadTooLarge, detail)
 }
 

@@ -3,7 +3,9 @@
 use super::*;
 
 fn open_with(folder: &Path, limits: Limits) -> Store {
-    Store::open(folder, limits, now_ms()).expect("a store").0
+    Store::open(folder, limits, Clock::default())
+        .expect("a store")
+        .0
 }
 
 #[tokio::test]
@@ -98,7 +100,8 @@ async fn age_removes_finished_jobs_and_unused_uploads_and_nothing_else() {
     let folder = folder();
     let limits = wide();
     let (keep, unused) = (limits.keep_ms, limits.keep_unused_ms);
-    let store = open_with(folder.path(), limits);
+    let clock = Clock::still(1_000_000);
+    let (store, _) = Store::open(folder.path(), limits, clock.clone()).expect("a store");
     let (used, idle) = (upload(&store, b"used").await, upload(&store, b"idle").await);
     let mut asked = new("a");
     asked.inputs.insert("mesh.glb".into(), used);
@@ -111,10 +114,13 @@ async fn age_removes_finished_jobs_and_unused_uploads_and_nothing_else() {
     let runs = accept(&store, "d").await;
     store.begin(runs.id).await.expect("queued");
     succeed(&store, done.id, b"glTF").await;
+    store.fetched(done.id).await.expect("a disk");
 
-    let now = now_ms();
-    assert_eq!(store.expire(now).await, Ok(Expired::default()));
-    let gone = store.expire(now + unused + 1_000).await.expect("a disk");
+    assert_eq!(store.expire().await, Ok(Expired::default()));
+    clock.pass(unused - 1);
+    assert_eq!(store.expire().await, Ok(Expired::default()));
+    clock.pass(1);
+    let gone = store.expire().await.expect("a disk");
     assert_eq!(
         gone,
         Expired {
@@ -125,7 +131,10 @@ async fn age_removes_finished_jobs_and_unused_uploads_and_nothing_else() {
     );
     assert!(!store.blob_path(idle).exists() && store.blob_path(used).exists());
     assert_eq!(store.blob(idle).await, Ok(None));
-    let gone = store.expire(now + keep + 1_000).await.expect("a disk");
+    clock.pass(keep - unused - 1);
+    assert_eq!(store.expire().await, Ok(Expired::default()));
+    clock.pass(1);
+    let gone = store.expire().await.expect("a disk");
     assert_eq!(
         gone,
         Expired {
@@ -139,8 +148,8 @@ async fn age_removes_finished_jobs_and_unused_uploads_and_nothing_else() {
     for id in [waits.id, runs.id] {
         assert!(store.get(id).await.is_ok(), "it has not finished");
     }
-    let far = now + keep + 8 * 24 * 60 * 60 * 1000;
-    store.expire(far).await.expect("a disk");
+    clock.pass(8 * 24 * 60 * 60 * 1000);
+    store.expire().await.expect("a disk");
     assert_eq!(
         store.get(done.id).await,
         Err(StoreError::NotFound),
@@ -151,13 +160,12 @@ async fn age_removes_finished_jobs_and_unused_uploads_and_nothing_else() {
 #[tokio::test]
 async fn share_removes_what_finished_first_then_uploads() {
     let folder = folder();
-    let store = open_with(
-        folder.path(),
-        Limits {
-            keep_bytes: 250,
-            ..wide()
-        },
-    );
+    let clock = Clock::still(1_000_000);
+    let limits = Limits {
+        keep_bytes: 250,
+        ..wide()
+    };
+    let (store, _) = Store::open(folder.path(), limits, clock.clone()).expect("a store");
     let (mine, both) = (
         upload(&store, &[1; 30]).await,
         upload(&store, &[2; 40]).await,
@@ -176,14 +184,11 @@ async fn share_removes_what_finished_first_then_uploads() {
     for id in [3, 0, 1].map(|place| ids[place]) {
         succeed(&store, id, &[0; 100]).await;
         // Which of two finished first is known only where the clock moved between them.
-        let finished = now_ms();
-        while now_ms() == finished {
-            std::hint::spin_loop();
-        }
+        clock.pass(1);
     }
     let idle = upload(&store, &[3; 5]).await;
     // 300 of results, 75 of uploads.
-    let gone = store.expire(now_ms()).await.expect("a disk");
+    let gone = store.expire().await.expect("a disk");
     assert_eq!(
         gone,
         Expired {
@@ -202,14 +207,12 @@ async fn share_removes_what_finished_first_then_uploads() {
     assert_eq!(entries(&folder.path().join("jobs")), [ids[1].to_string()]);
     store.close().await.expect("open");
 
-    let store = open_with(
-        folder.path(),
-        Limits {
-            keep_bytes: 40,
-            ..wide()
-        },
-    );
-    let gone = store.expire(now_ms()).await.expect("a disk");
+    let limits = Limits {
+        keep_bytes: 40,
+        ..wide()
+    };
+    let (store, _) = Store::open(folder.path(), limits, clock).expect("a store");
+    let gone = store.expire().await.expect("a disk");
     assert_eq!(
         gone,
         Expired {
@@ -219,22 +222,68 @@ async fn share_removes_what_finished_first_then_uploads() {
         }
     );
     assert_eq!(store.blob(both).await, Ok(Some(40)), "a job waits for it");
-    assert_eq!(store.expire(now_ms()).await, Ok(Expired::default()));
+    assert_eq!(store.expire().await, Ok(Expired::default()));
 }
 
 #[tokio::test]
 async fn more_than_one_transaction_of_it_goes_at_once() {
     let folder = folder();
-    let store = open_with(folder.path(), wide());
+    let clock = Clock::still(1_000_000);
+    let (store, _) = Store::open(folder.path(), wide(), clock.clone()).expect("a store");
     for number in 0..100_u8 {
         upload(&store, &[number]).await;
         let job = accept(&store, &number.to_string()).await;
         succeed(&store, job.id, &[number; 2]).await;
     }
-    let gone = store
-        .expire(now_ms() + wide().keep_ms + 1_000)
-        .await
-        .expect("a disk");
+    clock.pass(2 * wide().keep_ms);
+    let gone = store.expire().await.expect("a disk");
     assert_eq!((gone.jobs.len(), gone.blobs, gone.bytes), (100, 100, 300));
     assert_eq!(entries(&folder.path().join("jobs")), [""; 0]);
+}
+
+#[tokio::test]
+async fn a_spec_is_options_and_no_data() {
+    let folder = folder();
+    let limits = Limits {
+        spec_bytes: 100,
+        ..wide()
+    };
+    let store = open_with(folder.path(), limits);
+    let of = |bytes| NewJob {
+        spec: "x".repeat(bytes),
+        ..new("a")
+    };
+    let refused = store.accept(of(101)).await;
+    assert_eq!(refused, Err(StoreError::SpecTooLarge { limit: 100 }));
+    store.accept(of(100)).await.expect("just as many");
+}
+
+#[tokio::test]
+async fn what_nobody_has_fetched_is_kept_as_long_again() {
+    let folder = folder();
+    let clock = Clock::still(1_000_000);
+    let (store, _) = Store::open(folder.path(), wide(), clock.clone()).expect("a store");
+    let mut ids = Vec::new();
+    for key in ["fetched", "unfetched", "failed"] {
+        let id = accept(&store, key).await.id;
+        match key {
+            "failed" => store.finish(id, end(Outcome::Failed)).await.expect("waits"),
+            _ => succeed(&store, id, b"glTF").await,
+        };
+        ids.push(id);
+    }
+    store.fetched(ids[0]).await.expect("a disk");
+    assert!(store.get(ids[0]).await.expect("there").fetched);
+    clock.pass(wide().keep_ms);
+    let mut gone = store.expire().await.expect("a disk").jobs;
+    gone.sort();
+    assert_eq!(
+        gone,
+        [ids[0], ids[2]],
+        "there was nothing to fetch of the last"
+    );
+    clock.pass(wide().keep_ms - 1);
+    assert_eq!(store.expire().await, Ok(Expired::default()));
+    clock.pass(1);
+    assert_eq!(store.expire().await.expect("a disk").jobs, [ids[1]]);
 }

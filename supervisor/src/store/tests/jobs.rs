@@ -148,7 +148,7 @@ async fn pages_lead_through_all_jobs_even_past_one_that_is_gone() {
         let (mut found, mut cursor) = (Vec::new(), None);
         loop {
             let page = store.list(state, cursor, 4).await.expect("a page");
-            found.extend(page.jobs.iter().map(|job| job.id));
+            found.extend(page.jobs);
             match page.next {
                 Some(next) => cursor = Some(next),
                 None => return found,
@@ -164,7 +164,7 @@ async fn pages_lead_through_all_jobs_even_past_one_that_is_gone() {
     store.forget(cursor).await.expect("it does not run");
     let page = store.list(None, Some(cursor), 30).await.expect("a page");
     assert_eq!(
-        (page.jobs.len(), page.jobs[0].id, page.next),
+        (page.jobs.len(), page.jobs[0], page.next),
         (21, ids[20], None)
     );
     let all = store.list(None, None, 24).await.expect("a page");

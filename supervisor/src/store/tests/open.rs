@@ -43,52 +43,13 @@ fn killed(folder: &Path) -> TempDir {
 async fn a_second_instance_is_refused_with_one_line() {
     let folder = folder();
     let (store, _) = open(folder.path());
-    let refused = Store::open(folder.path(), wide(), now_ms()).expect_err("it is open");
+    let refused = Store::open(folder.path(), wide(), Clock::default()).expect_err("it is open");
     assert_eq!(refused, StoreError::Busy(folder.path().to_path_buf()));
     let other = store.clone();
     store.close().await.expect("open");
     open(folder.path());
     assert_eq!(other.probe().await, Err(StoreError::Closed));
     assert!(!other.healthy());
-}
-
-/// Whoever learns that the store is closed finds all of it closed: however the thread ended, and on however busy a machine.
-#[tokio::test]
-async fn a_store_that_is_closed_is_closed_in_every_respect() {
-    let folder = folder();
-    let lock = fs::File::create(folder.path().join("lock")).expect("a file");
-    for round in 0..25 {
-        let (store, _) = open(folder.path());
-        let (closes, asks, reads) = (store.clone(), store.clone(), store.clone());
-        let closed = async {
-            closes.close().await.expect("open");
-            assert!(!store.healthy(), "round {round}");
-            lock.try_lock().expect("free at once");
-            lock.unlock().expect("ours");
-            let wal = folder.path().join("store.sqlite-wal");
-            assert!(!wal.exists(), "round {round}: carried over at the end");
-        };
-        let refused = async {
-            while asks.probe().await != Err(StoreError::Closed) {}
-            assert!(!asks.healthy(), "round {round}");
-        };
-        let unread = async {
-            while reads.queue().await != Err(StoreError::Closed) {}
-            assert!(!reads.healthy(), "round {round}");
-        };
-        tokio::join!(closed, refused, unread);
-    }
-}
-
-#[tokio::test]
-async fn a_store_whose_thread_a_bug_ends_is_unwell_to_who_was_not_answered() {
-    let folder = folder();
-    for _ in 0..10 {
-        let (store, _) = open(folder.path());
-        let bug = |_: &mut Desk<'_>| -> Result<(), StoreError> { panic!("a bug, for a test") };
-        assert_eq!(store.writer.write(bug).await, Err(StoreError::Closed));
-        assert!(!store.healthy());
-    }
 }
 
 #[tokio::test]
@@ -154,16 +115,68 @@ async fn what_a_sudden_end_left_is_put_right() {
     assert!(accept(&store, "next").await.id > second.id);
 }
 
+/// Whoever learns that the store is closed finds all of it closed: however the thread ended, and on however busy a machine.
 #[tokio::test]
-async fn a_clock_that_was_ahead_keeps_nothing_for_ever() {
+async fn a_store_that_is_closed_is_closed_in_every_respect() {
     let folder = folder();
-    let (store, _) = open(folder.path());
-    let id = accept(&store, "a").await.id;
-    succeed(&store, id, b"glTF").await;
-    store.close().await.expect("open");
-    let (store, _) = Store::open(folder.path(), wide(), 1_000_000).expect("a store");
-    let expires = store.get(id).await.expect("there").expires_ms;
-    assert_eq!(expires, Some(1_000_000 + wide().keep_ms));
+    let lock = fs::File::create(folder.path().join("lock")).expect("a file");
+    for round in 0..25 {
+        let (store, _) = open(folder.path());
+        let (closes, asks, reads) = (store.clone(), store.clone(), store.clone());
+        let closed = async {
+            closes.close().await.expect("open");
+            assert!(!store.healthy(), "round {round}");
+            lock.try_lock().expect("free at once");
+            lock.unlock().expect("ours");
+            let wal = folder.path().join("store.sqlite-wal");
+            assert!(!wal.exists(), "round {round}: carried over at the end");
+        };
+        let refused = async {
+            while asks.probe().await != Err(StoreError::Closed) {}
+            assert!(!asks.healthy(), "round {round}");
+        };
+        let unread = async {
+            while reads.queue().await != Err(StoreError::Closed) {}
+            assert!(!reads.healthy(), "round {round}");
+        };
+        tokio::join!(closed, refused, unread);
+    }
+}
+
+#[tokio::test]
+async fn a_store_whose_thread_a_bug_ends_is_unwell_to_who_was_not_answered() {
+    let folder = folder();
+    for _ in 0..10 {
+        let (store, _) = open(folder.path());
+        let bug = |_: &mut Desk<'_>| -> Result<(), StoreError> { panic!("a bug, for a test") };
+        assert_eq!(store.writer.write(bug).await, Err(StoreError::Closed));
+        assert!(!store.healthy());
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_was_moved_removed_or_replaced_says_so() {
+    let base = folder();
+    let (here, there) = (base.path().join("store"), base.path().join("other"));
+    let (store, _) = open(&here);
+    store.check().expect("it is there");
+    let lost = |what: &str| match store.check() {
+        Err(StoreError::Lost(why)) => assert!(why.contains(what), "{why}"),
+        other => panic!("{what}: {other:?}"),
+    };
+    for name in ["", "lock", "store.sqlite", "spool", "blobs", "jobs"] {
+        let place = here.join(name);
+        fs::rename(&place, &there).expect("ours");
+        lost("no such file");
+        if name == "lock" {
+            fs::write(&place, "").expect("room");
+            lost("is another file");
+        }
+        fs::rename(&there, &place).expect("ours");
+        store.check().expect("it is there again");
+    }
+    fs::remove_dir_all(&here).expect("ours");
+    lost("no such file");
 }
 
 #[tokio::test]
@@ -175,7 +188,9 @@ async fn a_store_of_schema_1_is_taken_over() {
     store.close().await.expect("open");
     let db = Connection::open(folder.path().join("store.sqlite")).expect("sqlite");
     db.execute_batch(
-        "ALTER TABLE inputs RENAME TO later; DROP INDEX inputs_by_digest; DROP INDEX inputs_by_job;
+        "DROP TABLE clock; ALTER TABLE jobs DROP COLUMN fetched;
+         CREATE INDEX jobs_by_end ON jobs (finished_ms) WHERE finished_ms IS NOT NULL;
+         ALTER TABLE inputs RENAME TO later; DROP INDEX inputs_by_digest; DROP INDEX inputs_by_job;
          CREATE TABLE inputs (
              job INTEGER NOT NULL REFERENCES jobs ON DELETE CASCADE, name TEXT NOT NULL, digest BLOB NOT NULL,
              PRIMARY KEY (job, name)
@@ -194,7 +209,7 @@ async fn a_store_of_schema_1_is_taken_over() {
     let version: i64 = db
         .query_row("PRAGMA user_version", [], |row| row.get(0))
         .expect("a number");
-    assert_eq!(version, 2);
+    assert_eq!(version, 3);
 }
 
 #[tokio::test]
@@ -213,7 +228,7 @@ async fn a_newer_or_foreign_database_is_refused_and_left_as_it_is() {
             .expect("written");
         db.close().expect("closed");
         let before = all(folder.path());
-        let error = Store::open(folder.path(), wide(), now_ms())
+        let error = Store::open(folder.path(), wide(), Clock::default())
             .expect_err("refused")
             .to_string();
         assert!(error.contains(says) && !error.contains('\n'), "{error}");
@@ -243,7 +258,7 @@ async fn a_damaged_database_is_refused_and_left_as_it_is() {
         bytes[start..start + 64].fill(0xa5);
         fs::write(copy.path().join("store.sqlite"), &bytes).expect("ours");
         fs::write(copy.path().join("store.sqlite-wal"), &wal).expect("ours");
-        match Store::open(copy.path(), wide(), now_ms()) {
+        match Store::open(copy.path(), wide(), Clock::default()) {
             Ok((store, _)) => store.close().await.expect("open"),
             Err(error) => {
                 refused += 1;
@@ -270,7 +285,7 @@ async fn a_damaged_database_is_refused_and_left_as_it_is() {
             fs::remove_file(copy.path().join("store.sqlite-wal")).expect("it was there");
         }
         let before = all(copy.path());
-        let error = Store::open(copy.path(), wide(), now_ms())
+        let error = Store::open(copy.path(), wide(), Clock::default())
             .expect_err("refused")
             .to_string();
         assert!(error.contains("damaged"), "{error}");
@@ -284,7 +299,7 @@ async fn a_database_that_another_program_holds_is_refused_with_one_line() {
     open(folder.path()).0.close().await.expect("open");
     let db = Connection::open(folder.path().join("store.sqlite")).expect("sqlite");
     db.execute_batch("BEGIN IMMEDIATE").expect("held");
-    let error = Store::open(folder.path(), wide(), now_ms())
+    let error = Store::open(folder.path(), wide(), Clock::default())
         .expect_err("held")
         .to_string();
     assert!(error.contains("another program"), "{error}");

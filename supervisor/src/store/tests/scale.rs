@@ -35,7 +35,7 @@ async fn ten_thousand_stored_jobs() {
         queue_jobs: 20_000,
         ..wide()
     };
-    let (store, _) = Store::open(folder.path(), limits(), now_ms()).expect("a store");
+    let (store, _) = Store::open(folder.path(), limits(), Clock::default()).expect("a store");
     let mut blobs = Vec::new();
     for number in 0..20_u8 {
         blobs.push(upload(&store, &[number; 100]).await);
@@ -75,7 +75,8 @@ async fn ten_thousand_stored_jobs() {
         .expect("there")
         .len();
     let start = Instant::now();
-    let (store, recovered) = Store::open(folder.path(), limits(), now_ms()).expect("a store");
+    let (store, recovered) =
+        Store::open(folder.path(), limits(), Clock::default()).expect("a store");
     let time = millis(start.elapsed());
     assert_eq!(
         (
@@ -100,7 +101,7 @@ async fn ten_thousand_stored_jobs() {
         millis(start.elapsed())
     ));
     let start = Instant::now();
-    assert_eq!(store.expire(now_ms()).await, Ok(Expired::default()));
+    assert_eq!(store.expire().await, Ok(Expired::default()));
     said(&format!(
         "expire, nothing to do, in {:.1} ms",
         millis(start.elapsed())
@@ -114,7 +115,7 @@ async fn a_thousand_queued_jobs() {
         queue_jobs: 20_000,
         ..wide()
     };
-    let (store, _) = Store::open(folder.path(), limits, now_ms()).expect("a store");
+    let (store, _) = Store::open(folder.path(), limits, Clock::default()).expect("a store");
     let accept = async |store: Store, number: usize| {
         let start = Instant::now();
         let accepted = store.accept(sized(&number.to_string())).await;
@@ -170,5 +171,5 @@ async fn first(store: &Store) -> JobId {
         .list(Some(State::Queued), None, 5_000)
         .await
         .expect("a page");
-    page.jobs.last().expect("some wait").id
+    *page.jobs.last().expect("some wait")
 }

@@ -54,7 +54,7 @@ async fn wrong_large_and_dropped_uploads_leave_nothing() {
         upload_bytes: 10,
         ..wide()
     };
-    let (store, _) = Store::open(folder.path(), limits, now_ms()).expect("a store");
+    let (store, _) = Store::open(folder.path(), limits, Clock::default()).expect("a store");
     let expected = Digest::of("announced");
     let mut upload = store.upload(None).await.expect("room");
     upload.write("received").await.expect("room");
@@ -164,14 +164,17 @@ async fn a_job_names_only_blobs_that_are_there_and_plain_names() {
 #[tokio::test]
 async fn what_is_uploaded_while_it_expires_stays_or_goes_wholly() {
     let folder = folder();
-    let (store, _) = open(folder.path());
-    let late = now_ms() + wide().keep_unused_ms + 60_000;
+    let limits = Limits {
+        keep_unused_ms: 0,
+        ..wide()
+    };
+    let (store, _) = Store::open(folder.path(), limits, Clock::default()).expect("a store");
     let (mut stayed, mut went) = (0, 0);
     for round in 0..200 {
         let bytes = format!("round {}", round / 4);
         let (digest, _gone) =
             tokio::join!(async { upload(&store, bytes.as_bytes()).await }, async {
-                store.expire(late).await.expect("a disk")
+                store.expire().await.expect("a disk")
             });
         let row = store.blob(digest).await.expect("a disk").is_some();
         assert_eq!(row, store.blob_path(digest).exists(), "round {round}");
