@@ -267,9 +267,9 @@ fn what_seams_take_is_bounded_by_the_texture() {
         (0.9 * most..most + 4000.0).contains(&all),
         "{all} of {most}"
     );
-    let lengths: f32 = rows::rows(256, &seams, 0)
+    let lengths: f64 = rows::rows(256, &seams, 0)
         .iter()
-        .map(|row| row.length)
+        .map(|row| f64::from(row.length))
         .sum();
     assert!(
         (lengths / 4e6 - 1.0).abs() < 1e-3,

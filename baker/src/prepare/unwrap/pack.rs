@@ -387,7 +387,9 @@ fn place(masks: &[Masks], plan: &Plan, grid: Grid, scale: f64, work: &mut u64) -
             .map(|mask| mask.width + mask.height)
             .min()
             .unwrap_or(0);
-        if masks.len() <= SEARCHED_CHARTS || girth * SIZE_CLASS.1 < size * SIZE_CLASS.0 {
+        if masks.len() <= SEARCHED_CHARTS
+            || girth * SIZE_CLASS.1 < size.saturating_mul(SIZE_CLASS.0)
+        {
             (size, first, start) = (girth, 0, 0);
         }
         let fixed = plan.turn[chart as usize];
