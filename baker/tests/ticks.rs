@@ -113,6 +113,9 @@ fn supervise(
                 let outcome = Ok(file.metadata().expect("its size").len());
                 send(&ToChild::Opened { outcome }, &[file.as_fd()]);
             }
+            FromChild::Filled { table } if table.is_file() => {
+                send(&ToChild::Sealed { table }, &[]);
+            }
             _ => {}
         }
     }

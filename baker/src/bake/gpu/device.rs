@@ -239,6 +239,7 @@ impl Device {
         }
     }
 
+    /// The adapter, as reports name it.
     #[must_use]
     pub fn info(&self) -> &AdapterInfo {
         &self.info

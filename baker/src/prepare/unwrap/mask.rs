@@ -4,6 +4,7 @@
 //! grid is the packer's: a cell is a texel of textures up to 1024² and a block of texels above.
 
 use super::pack::Chart;
+use crate::progress::Ticker;
 
 /// Growth of each triangle in cells: far more than rounding the final coordinates to f32 can move them.
 const SLACK: f64 = 1e-3;
@@ -48,12 +49,20 @@ impl Mask {
             return None;
         }
         let mut bits = Bits::new(width as usize, height as usize);
+        let mut ticker = Ticker::default();
         for triangle in &chart.triangles {
             let corners = triangle.map(|corner| {
                 let point = points[corner as usize];
                 [point[0] + shift[0], point[1] + shift[1]]
             });
             bits.fill_triangle(corners);
+            // A triangle costs as much as the rows that it touches.
+            let rows = corners.map(|corner| corner[1]);
+            let [low, high] = [
+                rows.iter().copied().reduce(f64::min),
+                rows.iter().copied().reduce(f64::max),
+            ];
+            ticker.did(1 + (high.unwrap_or(0.0) - low.unwrap_or(0.0)) as usize);
         }
         Some(bits.into_mask(shift))
     }
