@@ -198,7 +198,8 @@ test)
     threads=$(nproc)
     export RUST_TEST_THREADS=${RUST_TEST_THREADS:-$((threads < 16 ? threads : 16))}
     # Workers that go wrong on purpose; then the real ones, in the same folder: both builds keep their parts side by side.
-    cargo build --release --locked -p kiln -p kiln-baker --bins --features kiln/failpoints,kiln-baker/failpoints
+    # The whole workspace is named in each build: features of dependencies are then the same, and nothing is built twice.
+    cargo build --release --locked --workspace --bin kiln --bin kiln-baker --features kiln/failpoints,kiln-baker/failpoints
     mkdir -p target/failpoints
     cp target/release/kiln target/release/kiln-baker target/failpoints/
     # With --lib: the library that makes kiln's system calls fail is preloaded into it.
