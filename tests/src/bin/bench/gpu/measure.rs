@@ -211,7 +211,6 @@ fn list(
             set("views", &input.views);
             set("output", &folder.path().join(format!("{job}.glb")));
             set("report", &report(job));
-            set("crash-folder", Path::new("none"));
             Value::Object(job_keys)
         })
         .collect();
@@ -221,7 +220,7 @@ fn list(
     let at_once = if count == JOBS { cores.div_ceil(2) } else { 1 };
     let started = Instant::now();
     let output = Command::new(kiln)
-        .args(["bake", "--quiet", "--jobs"])
+        .args(["bake", "--quiet", "--crash-folder", "none", "--jobs"])
         .arg(&path)
         .args(["--parallel", &at_once.to_string()])
         .output()
