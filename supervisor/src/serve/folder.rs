@@ -48,6 +48,8 @@ impl Unsafe {
 pub struct Made {
     device: u64,
     inode: u64,
+    /// Seconds and nanoseconds: a number is given anew once its file is gone.
+    modified: (i64, i64),
 }
 
 impl Folder {
@@ -153,6 +155,7 @@ impl Made {
         Self {
             device: stat.st_dev,
             inode: stat.st_ino,
+            modified: (stat.st_mtime, stat.st_mtime_nsec),
         }
     }
 }

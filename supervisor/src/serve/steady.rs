@@ -228,7 +228,7 @@ mod tests {
         let (sent, taken) = tokio::join!(near.write_all(b"slowly but surely"), async {
             let mut all = Vec::new();
             while all.len() < 17 {
-                tokio::time::sleep(2 * SOON).await;
+                sleep(2 * SOON).await;
                 all.push(far.read_u8().await.expect("a byte"));
             }
             all

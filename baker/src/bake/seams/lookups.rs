@@ -4,7 +4,7 @@ use rayon::prelude::*;
 
 use super::hierarchy::{Forest, NONE};
 use super::rows::Row;
-use crate::progress::ticking;
+use crate::progress::{ticked, ticking};
 
 /// The taps of a row on the nodes.
 #[derive(Clone, Copy, Debug)]
@@ -63,7 +63,7 @@ impl Lookups {
         };
         let nodes = forest.len();
         let mut starts = vec![0u32; nodes + 1];
-        for (_, node) in rows.iter().flat_map(used) {
+        for (_, node) in ticked(rows.iter()).flat_map(used) {
             starts[node + 1] += 1;
         }
         for node in 0..nodes {
@@ -71,7 +71,7 @@ impl Lookups {
         }
         let mut next = starts.clone();
         let mut readers = vec![Reader::default(); starts[nodes] as usize];
-        for (number, row) in rows.iter().enumerate() {
+        for (number, row) in ticked(rows.iter()).enumerate() {
             for (k, node) in used(row) {
                 readers[next[node] as usize] = Reader {
                     side: (number * 2 + k / 4) as u32,

@@ -40,7 +40,8 @@ pub(super) fn add(seeds: &mut Vec<Seed>) {
     ops.push(Op::Packet(Role::Prepare, prepared));
     ops.extend_from_slice(&bake[..3]);
     ops.push(Op::Packet(Role::Bake, baked));
-    ops.extend_from_slice(&encode[..2]);
+    // The GLB and its read-back, and no preview.
+    ops.extend_from_slice(&encode[..4]);
     ops.push(Op::Packet(Role::Encode, encoded));
     add("packets", false, &ops);
 

@@ -10,7 +10,7 @@ use super::super::lookups::{Lookups, Sides};
 use super::super::rows::{Row, Tap};
 use super::{COARSE, PULL, slope_squared};
 use crate::bake::colour::Space;
-use crate::progress::{ticking, unit};
+use crate::progress::{Ticker, ticking, unit};
 
 /// Rows and texels in one unit of work.
 const CHUNK: usize = 1 << 10;
@@ -423,10 +423,13 @@ fn gather(
     sums: &mut [[f32; 4]],
 ) {
     sums[0] = [0.0; 4];
+    let mut ticker = Ticker::default();
     for place in 1..above.len() {
         // A mip texel is a quarter of each child.
         let mut sum = sums[usize::from(above[place])].map(|value| 0.25 * value);
-        for reader in lookups.readers_of(piece * PIECE + place) {
+        let readers = lookups.readers_of(piece * PIECE + place);
+        ticker.did(1 + readers.len());
+        for reader in readers {
             let given = &given[reader.side as usize];
             for c in 0..4 {
                 sum[c] += reader.weight * given[c];
