@@ -29,6 +29,8 @@ use crate::session::Session;
 
 pub mod folder;
 
+pub mod foreign;
+
 mod arrays;
 
 mod colmap;

@@ -118,7 +118,7 @@ fn missing_inputs_are_named_before_any_work() {
         &arguments("out", "transforms.json", "out/out.glb"),
         66,
     );
-    assert!(text.contains("is not a file"), "{text}");
+    assert!(text.contains("is a folder, not a file"), "{text}");
     assert!(!bench.path("prepare-1").exists(), "no worker was started");
 }
 

@@ -26,6 +26,7 @@ mod webp;
 use proto::limits::{MAX_VIEW_EDGE, MAX_VIEW_PIXELS};
 use proto::message::Code;
 
+use crate::prepare::foreign::Foreign;
 pub(crate) use probe::{Format, Header, probe};
 
 /// A decoded picture.
@@ -51,6 +52,9 @@ pub(crate) enum PictureError {
     /// A format that is not read.
     #[error("is {0}, which is not read")]
     Format(&'static str),
+    /// No picture, but something known.
+    #[error(transparent)]
+    Foreign(Foreign),
     /// An unsupported variant of a format.
     #[error("is {0}, which is not supported")]
     Flavour(&'static str),
@@ -86,6 +90,7 @@ impl PictureError {
             Self::Memory => Code::OutOfHostMemory,
             Self::Empty
             | Self::Unknown
+            | Self::Foreign(_)
             | Self::NoPixels { .. }
             | Self::Truncated
             | Self::Damaged(_) => Code::InvalidAsset,

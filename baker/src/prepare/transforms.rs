@@ -17,6 +17,7 @@
 mod channels;
 mod distortion;
 mod keys;
+mod lenient;
 mod lens;
 mod pose;
 mod split;
@@ -27,6 +28,7 @@ use proto::limits::{MAX_VIEW_EDGE, MAX_VIEWS};
 use proto::message::Code;
 use serde_json::error::Category;
 
+use crate::prepare::foreign::{self, Class, Foreign};
 pub(crate) use channels::{FrameLayers, NormalSpace};
 pub(crate) use distortion::Distortion;
 #[cfg(test)]
@@ -64,8 +66,18 @@ pub(crate) struct Transforms {
 const LAYOUT: &str =
     "the file lists its views as {\"frames\": [{\"file_path\": …, \"transform_matrix\": …}]}";
 
+/// Hint for the cameras of another program.
+const OTHERS: &str = "views are a transforms.json ({\"frames\": [{\"file_path\": …, \"transform_matrix\": …}]}, as ns-process-data \
+    makes it from other programs' cameras) or a COLMAP model";
+
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TransformsError {
+    /// A file of another kind.
+    #[error(transparent)]
+    Foreign(Foreign),
+    /// Text that is no JSON object.
+    #[error("is text, but no JSON: it begins with {0:?}")]
+    NoJson(String),
     #[error("is UTF-16, not UTF-8")]
     Utf16,
     #[error("is empty")]
@@ -174,7 +186,9 @@ impl TransformsError {
         match self {
             Self::TooManyFrames(_) | Self::TooManyNames { .. } => Code::LimitExceeded,
             Self::Frame { problem, .. } => problem.code(),
-            Self::Utf16
+            Self::Foreign(_)
+            | Self::NoJson(_)
+            | Self::Utf16
             | Self::Empty
             | Self::Json(_)
             | Self::NoFrames
@@ -187,13 +201,22 @@ impl TransformsError {
     /// How to fix it.
     pub(crate) fn hint(&self) -> &'static str {
         match self {
+            Self::Foreign(Foreign { class, hint, .. }) => match class {
+                Class::Mesh => "if mesh and views are swapped: kiln bake MESH --views VIEWS",
+                Class::Picture => {
+                    "--views names the cameras: a transforms.json, which names its pictures, or a COLMAP model"
+                }
+                Class::Cameras | Class::Other => hint,
+            },
+            Self::NoJson(_) => OTHERS,
             Self::Utf16 => "save the file as UTF-8",
             Self::Json(error) => match error.classify() {
                 Category::Eof => "the file ends early: write it again",
                 Category::Data if !is_of_a_number(&error.to_string()) => LAYOUT,
                 _ => "numbers are plain JSON numbers: NaN, Infinity and quoted numbers are not",
             },
-            Self::NoFrames | Self::EmptyFrames | Self::Empty => LAYOUT,
+            Self::NoFrames => OTHERS,
+            Self::EmptyFrames | Self::Empty => LAYOUT,
             Self::TooManyFrames(_) => "leave out views; a few hundred are enough for any object",
             Self::TooManyNames { .. } => "name each frame once",
             Self::UnknownNames { .. } => {
@@ -257,6 +280,9 @@ impl Problem {
 /// # Errors
 /// The first problem found.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Transforms, TransformsError> {
+    if let Some(foreign) = foreign::recognise(bytes) {
+        return Err(TransformsError::Foreign(foreign));
+    }
     let text = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
     match text {
         [0xFF, 0xFE, ..] | [0xFE, 0xFF, ..] | [0, _, ..] | [_, 0, ..] => {
@@ -265,7 +291,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Transforms, TransformsError> {
         _ if text.iter().all(u8::is_ascii_whitespace) => return Err(TransformsError::Empty),
         _ => {}
     }
-    let file: File = serde_json::from_slice(text).map_err(TransformsError::Json)?;
+    let file = read_file(text)?;
     let Some(list) = file.frames else {
         return Err(TransformsError::NoFrames);
     };
@@ -312,6 +338,28 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Transforms, TransformsError> {
         ));
     }
     Ok(Transforms { frames, warnings })
+}
+
+/// Reads the JSON. What fails as JSON is tried again as it is often written by hand or by Python ([`lenient`]).
+fn read_file(text: &[u8]) -> Result<File, TransformsError> {
+    let error = match serde_json::from_slice(text) {
+        Ok(file) => return Ok(file),
+        Err(error) => error,
+    };
+    let begins = text.trim_ascii_start();
+    if !begins.starts_with(b"{") && !begins.starts_with(b"[") && !begins.starts_with(b"/") {
+        let word = begins
+            .split(|byte| byte.is_ascii_whitespace())
+            .next()
+            .unwrap_or_default();
+        let word = String::from_utf8_lossy(&word[..word.len().min(20)]).into_owned();
+        return Err(TransformsError::NoJson(word));
+    }
+    match serde_json::from_slice(&lenient::plain(text)) {
+        Ok(file) => Ok(file),
+        // The first error counts in the file as it is.
+        Err(_) => Err(TransformsError::Json(error)),
+    }
 }
 
 struct Notes {

@@ -12,6 +12,7 @@ mod crop;
 mod holdout;
 mod layers;
 mod load;
+mod names;
 mod set;
 mod show;
 mod straighten;
@@ -265,6 +266,7 @@ struct Tally {
     unseen: Vec<usize>,
     transparent: Vec<usize>,
     turned: Vec<usize>,
+    renamed: Vec<usize>,
     far_outside: Vec<usize>,
 }
 
@@ -284,6 +286,9 @@ impl Delivery<'_> {
                 }
                 let source = self.set.source(index)?;
                 let needed = source.decoding_bytes();
+                if source.renamed() {
+                    tally.renamed.push(index);
+                }
                 while in_flight.len() >= most || bytes + needed > IN_FLIGHT_BYTES {
                     let Some(oldest) = in_flight.pop_front() else {
                         break;
@@ -383,6 +388,10 @@ impl Delivery<'_> {
             (
                 &tally.turned,
                 "carry an EXIF orientation, which is not applied: cameras belong to the pixels as stored",
+            ),
+            (
+                &tally.renamed,
+                "lie under other names than their file says: another folder, ending or spelling",
             ),
             (
                 &tally.far_outside,

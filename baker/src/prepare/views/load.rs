@@ -5,6 +5,7 @@ use proto::limits::MAX_IMAGE_FILE_BYTES;
 use proto::message::{Code, Failure, Refusal};
 use proto::table::{Camera, Layer};
 
+use super::names;
 use super::straighten::{self, Numbers};
 use crate::prepare::colmap::is_model;
 use crate::prepare::folder::{Folder, FolderError};
@@ -14,6 +15,8 @@ use crate::prepare::transforms::Frame;
 
 struct File {
     name: String,
+    /// Found under another name than its own, with or without an ending.
+    renamed: bool,
     bytes: Vec<u8>,
     header: Header,
 }
@@ -34,9 +37,6 @@ pub(super) struct Decoded {
     /// Of the same size as `picture`.
     pub(super) layers: Vec<(Layer, Picture)>,
 }
-
-/// Endings tried in this order where the `file_path` is not there as written.
-const EXTENSIONS: [&str; 5] = ["", ".png", ".jpg", ".jpeg", ".webp"];
 
 impl FrameFiles {
     /// Reads the files of frame `index` of `transforms`, with those of its layers where `layered`, and checks their
@@ -74,6 +74,11 @@ impl FrameFiles {
             mask,
             straightened: frame.lens.distortion.is_some(),
         })
+    }
+
+    /// Whether the picture lies under another name than the frame says.
+    pub(super) fn renamed(&self) -> bool {
+        self.picture.renamed
     }
 
     pub(super) fn size(&self) -> [u32; 2] {
@@ -149,7 +154,7 @@ impl File {
         let failed = |error: &FolderError| {
             let shown = if name.is_empty() { "file_path" } else { name };
             let tried = match error {
-                FolderError::Refused(Refusal::Missing) if !has_ending(name) => {
+                FolderError::Refused(Refusal::Missing) if !names::has_ending(name) => {
                     ", nor with .png, .jpg, .jpeg or .webp behind it"
                 }
                 _ => "",
@@ -164,7 +169,7 @@ impl File {
                     "file_path is relative to transforms.json; .png, .jpg, .jpeg and .webp may be left out"
                 }
                 FolderError::Refused(Refusal::Outside) => {
-                    "files are read only beneath the folder of transforms.json"
+                    "files are read only beneath the folder of transforms.json, and symbolic links are followed only there: move or copy the pictures beside it"
                 }
                 _ => "",
             };
@@ -174,42 +179,42 @@ impl File {
                 hint: hint.to_owned(),
             }
         };
-        // Names are relative to the file that holds them.
-        let base = transforms.rsplit_once('/').map_or("", |(base, _)| base);
-        let mut unlisted = false;
-        for extension in EXTENSIONS {
-            // An empty name stays empty and an absolute one absolute.
-            let candidate = match (base, name) {
-                ("", _) | (_, "") => format!("{name}{extension}"),
-                _ if name.starts_with('/') => format!("{name}{extension}"),
-                _ => format!("{base}/{name}{extension}"),
-            };
+        let mut first = None;
+        for candidate in names::candidates(transforms, name) {
             let bytes = match folder.read(&candidate, MAX_IMAGE_FILE_BYTES) {
                 Ok(bytes) => bytes,
-                Err(FolderError::Refused(Refusal::Missing)) => continue,
-                // Without an ending it is no picture's name yet.
-                Err(FolderError::Refused(Refusal::Unlisted)) if extension.is_empty() => {
-                    unlisted = true;
+                // A name that was only guessed and is none says nothing.
+                Err(
+                    error @ FolderError::Refused(
+                        Refusal::Missing
+                        | Refusal::Outside
+                        | Refusal::Unlisted
+                        | Refusal::NotAFile(_),
+                    ),
+                ) => {
+                    first.get_or_insert(error);
                     continue;
                 }
                 Err(error) => return Err(failed(&error)),
             };
-            let name = format!("{name}{extension}");
             return match picture::probe(&bytes) {
                 Ok(header) => Ok(Self {
-                    name,
+                    renamed: !candidate.contains(name),
+                    name: candidate,
                     bytes,
                     header,
                 }),
-                Err(error) => Err(broken(&name, index, &error)),
+                Err(error) => Err(broken(&candidate, index, &error)),
             };
         }
-        let refusal = if unlisted && has_ending(name) {
-            Refusal::Unlisted
-        } else {
-            Refusal::Missing
+        let error = match first {
+            // Without an ending it is no picture's name yet.
+            Some(FolderError::Refused(Refusal::Unlisted)) if !names::has_ending(name) => {
+                Refusal::Missing.into()
+            }
+            first => first.unwrap_or(Refusal::EmptyName.into()),
         };
-        Err(failed(&refusal.into()))
+        Err(failed(&error))
     }
 
     fn decode(&self, index: usize) -> Result<Picture, Failure> {
@@ -225,16 +230,14 @@ impl File {
     }
 }
 
-/// `view.gif` has an ending; `view` and `take.1/view` have none.
-fn has_ending(name: &str) -> bool {
-    let file = name.rsplit('/').next().unwrap_or(name);
-    file.trim_start_matches('.').contains('.')
-}
-
 fn broken(name: &str, index: usize, error: &PictureError) -> Failure {
     let hint = match error {
-        PictureError::Format(_) | PictureError::Flavour(_) | PictureError::Unknown => {
-            "views are PNG, JPEG or WebP pictures in RGB"
+        PictureError::Foreign(foreign) if !foreign.hint.is_empty() => foreign.hint,
+        PictureError::Format(_)
+        | PictureError::Flavour(_)
+        | PictureError::Foreign(_)
+        | PictureError::Unknown => {
+            "views are PNG, JPEG or WebP pictures in RGB: convert the pictures"
         }
         PictureError::TooLarge { .. } => {
             "make the pictures smaller; the camera may keep its w and h"
