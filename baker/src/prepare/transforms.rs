@@ -109,6 +109,13 @@ pub(crate) enum TransformsError {
     /// The lists hold out all frames.
     #[error("holds every frame out of the fit by name: none is left to bake from")]
     AllHeldOut,
+    /// One picture cannot be seen from several places.
+    #[error("all {count} frames name the same picture, {name}")]
+    SamePicture {
+        /// The `file_path` of all.
+        name: String,
+        count: usize,
+    },
     #[error("frame {frame}: {problem}")]
     Frame {
         /// Its number in the list, from 0.
@@ -169,6 +176,17 @@ pub(crate) enum Problem {
         picture: [u32; 2],
         stated: [f64; 2],
     },
+    /// The principal point lies outside a picture whose size is not stated.
+    #[error(
+        "cx, cy are {}, {}, outside the picture of {}x{} pixels: they and fl_x are of another size",
+        centre[0], centre[1], picture[0], picture[1]
+    )]
+    OtherSize {
+        /// Principal point in pixels.
+        centre: [f64; 2],
+        /// Width and height.
+        picture: [u32; 2],
+    },
     /// `w`, `fl_x` and `camera_angle_x` contradict each other.
     #[error(
         "w is {stated}, the picture has {picture} columns, and scaled to it fl_x contradicts camera_angle_x"
@@ -194,6 +212,7 @@ impl TransformsError {
             | Self::NoFrames
             | Self::EmptyFrames
             | Self::UnknownNames { .. }
+            | Self::SamePicture { .. }
             | Self::AllHeldOut => Code::InvalidAsset,
         }
     }
@@ -222,6 +241,7 @@ impl TransformsError {
             Self::UnknownNames { .. } => {
                 "test_filenames, val_filenames and train_filenames repeat file_path as the frames have it"
             }
+            Self::SamePicture { .. } => "each frame names the picture that its camera took",
             Self::AllHeldOut => {
                 "take some frames out of test_filenames and val_filenames, or into train_filenames"
             }
@@ -256,6 +276,9 @@ impl Problem {
             Self::NoFocalLength => "give fl_x in pixels or camera_angle_x in radians",
             Self::Aspect { .. } => {
                 "the camera belongs to a picture of another shape: w and h, or the file, are wrong"
+            }
+            Self::OtherSize { .. } => {
+                "give w and h, the size of the pictures that fl_x, cx and cy were measured on"
             }
             Self::Contradiction { .. } => {
                 "make w, h and fl_x those of one picture size, or leave camera_angle_x out"
@@ -321,6 +344,15 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Transforms, TransformsError> {
         Ok(frame)
     });
     let mut frames = frames.collect::<Result<Vec<_>, _>>()?;
+    if let [first, rest @ ..] = frames.as_slice()
+        && !rest.is_empty()
+        && rest.iter().all(|frame| frame.file == first.file)
+    {
+        return Err(TransformsError::SamePicture {
+            name: first.file.clone(),
+            count: frames.len(),
+        });
+    }
     let lists = split::Lists {
         train: file.train_filenames,
         val: file.val_filenames,

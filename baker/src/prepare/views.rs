@@ -267,6 +267,7 @@ struct Tally {
     transparent: Vec<usize>,
     turned: Vec<usize>,
     renamed: Vec<usize>,
+    masked: Vec<usize>,
     far_outside: Vec<usize>,
 }
 
@@ -286,6 +287,9 @@ impl Delivery<'_> {
                 }
                 let source = self.set.source(index)?;
                 let needed = source.decoding_bytes();
+                if source.masked_beside() {
+                    tally.masked.push(index);
+                }
                 if source.renamed() {
                     tally.renamed.push(index);
                 }
@@ -392,6 +396,10 @@ impl Delivery<'_> {
             (
                 &tally.renamed,
                 "lie under other names than their file says: another folder, ending or spelling",
+            ),
+            (
+                &tally.masked,
+                "are masked by files beside them (dynamic_mask_NAME.png, NAME.alpha.png or NAME.mask.png)",
             ),
             (
                 &tally.far_outside,

@@ -21,11 +21,20 @@ struct File {
     header: Header,
 }
 
+/// A mask of a picture.
+struct Mask {
+    file: File,
+    /// White is left out, not black.
+    inverted: bool,
+    /// The frame does not name it: it lies beside its picture.
+    beside: bool,
+}
+
 /// The files of a frame, read but not decoded.
 pub(super) struct FrameFiles {
     index: usize,
     picture: File,
-    mask: Option<File>,
+    mask: Option<Mask>,
     layers: Vec<(Layer, File)>,
     straightened: bool,
 }
@@ -49,11 +58,14 @@ impl FrameFiles {
         layered: bool,
     ) -> Result<Self, Failure> {
         let picture = File::read(folder, transforms, &frame.file, index)?;
-        let mask = frame
-            .mask
-            .as_ref()
-            .map(|mask| File::read(folder, transforms, mask, index))
-            .transpose()?;
+        let mask = match &frame.mask {
+            Some(name) => Some(Mask {
+                file: File::read(folder, transforms, name, index)?,
+                inverted: false,
+                beside: false,
+            }),
+            None => Mask::beside(folder, &picture.name, index)?,
+        };
         let layers = frame.layers.pictures.iter().filter(|_| layered);
         let layers = layers.map(|(layer, name)| {
             let file = File::read(folder, transforms, name, index)?;
@@ -76,6 +88,11 @@ impl FrameFiles {
         })
     }
 
+    /// Whether a mask is used that the frame does not name.
+    pub(super) fn masked_beside(&self) -> bool {
+        self.mask.as_ref().is_some_and(|mask| mask.beside)
+    }
+
     /// Whether the picture lies under another name than the frame says.
     pub(super) fn renamed(&self) -> bool {
         self.picture.renamed
@@ -94,15 +111,19 @@ impl FrameFiles {
             false => 0,
         };
         let layers = self.layers.iter().map(|(_, layer)| file(layer) + straight);
-        file(&self.picture) + self.mask.as_ref().map_or(0, file) + straight + layers.sum::<usize>()
+        file(&self.picture)
+            + self.mask.as_ref().map_or(0, |mask| file(&mask.file))
+            + straight
+            + layers.sum::<usize>()
     }
 
     /// Decodes, masks and undistorts. Fails where the lens described by `transforms` does not suit the picture.
     pub(super) fn decode(&self, transforms: &str, frame: &Frame) -> Result<Decoded, Failure> {
         let mut picture = self.picture.decode(self.index)?;
         if let Some(mask) = &self.mask {
-            apply_mask(&mut picture, &mask.decode(self.index)?)
-                .map_err(|message| mask.failure(self.index, Code::InvalidAsset, &message))?;
+            let file = &mask.file;
+            apply_mask(&mut picture, &file.decode(self.index)?, mask.inverted)
+                .map_err(|message| file.failure(self.index, Code::InvalidAsset, &message))?;
         }
         let mut layers = Vec::new();
         for (layer, file) in &self.layers {
@@ -141,6 +162,30 @@ impl FrameFiles {
             camera,
             layers,
         })
+    }
+}
+
+impl Mask {
+    /// The mask beside the picture `name`, where there is one by a convention that is known.
+    fn beside(folder: &Folder<'_>, name: &str, index: usize) -> Result<Option<Self>, Failure> {
+        for names::Companion { name, inverted } in names::masks(name) {
+            let Ok(bytes) = folder.read(&name, MAX_IMAGE_FILE_BYTES) else {
+                continue;
+            };
+            let header = picture::probe(&bytes).map_err(|error| broken(&name, index, &error))?;
+            let file = File {
+                name,
+                renamed: false,
+                bytes,
+                header,
+            };
+            return Ok(Some(Self {
+                file,
+                inverted,
+                beside: true,
+            }));
+        }
+        Ok(None)
     }
 }
 
@@ -251,21 +296,65 @@ fn broken(name: &str, index: usize, error: &PictureError) -> Failure {
     }
 }
 
-/// Multiplies alpha by a mask as nerfstudio has it: white counts, black does not.
-fn apply_mask(picture: &mut Picture, mask: &Picture) -> Result<(), String> {
+/// Multiplies alpha by a mask as nerfstudio has it: white counts, black does not; the other way round where `inverted`.
+/// A mask of 0 and 1 alone counts as one of 0 and 255.
+fn apply_mask(picture: &mut Picture, mask: &Picture, inverted: bool) -> Result<(), String> {
     if (mask.width, mask.height) != (picture.width, picture.height) {
         return Err(format!(
             "the mask has {}x{} pixels, its picture {}x{}",
             mask.width, mask.height, picture.width, picture.height
         ));
     }
+    let brightest = mask.pixels.iter().flat_map(|pixel| &pixel[..3]).max();
+    let unit = if brightest == Some(&1) { 255 } else { 1 };
     for (pixel, mask) in picture.pixels.iter_mut().zip(&mask.pixels) {
         let white = mask[..3]
             .iter()
-            .map(|&channel| u32::from(channel))
+            .map(|&channel| u32::from(channel) * unit)
             .sum::<u32>();
+        let white = if inverted { 765 - white } else { white };
         pixel[3] = ((u32::from(pixel[3]) * white + 382) / 765) as u8;
     }
     picture.has_alpha = picture.pixels.iter().any(|pixel| pixel[3] != 255);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn picture(pixels: &[[u8; 4]]) -> Picture {
+        Picture {
+            width: pixels.len() as u32,
+            height: 1,
+            pixels: pixels.to_vec(),
+            has_alpha: false,
+            turned: false,
+        }
+    }
+
+    #[test]
+    fn masks_of_every_tool_leave_out_what_they_mean() {
+        let grey = |values: [u8; 3]| picture(&values.map(|value| [value, value, value, 255]));
+        // Values of the mask, whether white is left out, and what is left of an opaque picture.
+        let cases = [
+            ([0, 128, 255], false, [0, 128, 255]),
+            ([0, 128, 255], true, [255, 127, 0]),
+            ([0, 1, 1], false, [0, 255, 255]),
+            ([0, 1, 1], true, [255, 0, 0]),
+            ([0, 1, 2], false, [0, 1, 2]),
+            ([0, 0, 0], false, [0, 0, 0]),
+        ];
+        for (mask, inverted, alpha) in cases {
+            let mut masked = grey([9; 3]);
+            apply_mask(&mut masked, &grey(mask), inverted).expect("one size");
+            let found: Vec<u8> = masked.pixels.iter().map(|pixel| pixel[3]).collect();
+            assert_eq!(found, alpha, "{mask:?} {inverted}");
+        }
+        let error = apply_mask(&mut grey([9; 3]), &picture(&[[0; 4]]), false);
+        assert_eq!(
+            error,
+            Err("the mask has 1x1 pixels, its picture 3x1".to_owned())
+        );
+    }
 }

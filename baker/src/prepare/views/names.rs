@@ -58,6 +58,31 @@ pub(super) fn candidates(transforms: &str, name: &str) -> Vec<String> {
     names
 }
 
+/// A mask that lies beside a picture without being named.
+pub(super) struct Companion {
+    /// Its name, relative as the picture's.
+    pub(super) name: String,
+    /// White is left out, not black.
+    pub(super) inverted: bool,
+}
+
+/// Where masks of the picture `name` lie by the conventions of instant-ngp (`dynamic_mask_NAME.png`, where white is left
+/// out; `NAME.alpha.png`) and of OpenMVS (`NAME.mask.png`).
+pub(super) fn masks(name: &str) -> Vec<Companion> {
+    let (folder, file) = name.rsplit_once('/').map_or(("", name), |(_, file)| {
+        (&name[..name.len() - file.len()], file)
+    });
+    let stem = file.rsplit_once('.').map_or(file, |(stem, _)| stem);
+    let names = [
+        (format!("{folder}dynamic_mask_{stem}.png"), true),
+        (format!("{folder}{stem}.alpha.png"), false),
+        (format!("{folder}{stem}.mask.png"), false),
+    ];
+    names
+        .map(|(name, inverted)| Companion { name, inverted })
+        .into()
+}
+
 /// What is left of an absolute path, of this system or of Windows, without its first folders: longest first.
 fn tails(name: &str) -> Vec<String> {
     let drive = name

@@ -243,6 +243,14 @@ impl Source<'_> {
         }
     }
 
+    /// Whether a mask beside the picture is used that its file does not name.
+    pub(super) fn masked_beside(&self) -> bool {
+        match &self.kind {
+            SourceKind::Frame(files, _) => files.masked_beside(),
+            SourceKind::Slice(..) => false,
+        }
+    }
+
     /// Whether the picture lies under another name than its file says.
     pub(super) fn renamed(&self) -> bool {
         match &self.kind {
