@@ -15,6 +15,7 @@
 //! This role uses no GPU, fetches nothing, and reads only files that the supervisor opens for it.
 
 use std::io;
+use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -53,6 +54,8 @@ pub mod unwrap;
 
 pub(crate) mod transforms;
 
+mod frame;
+
 pub(crate) mod picture;
 
 pub mod alone;
@@ -64,6 +67,13 @@ use self::folder::{Folder, FolderError};
 use self::repair::Eye;
 use self::texels::Lookout;
 use self::unwrap::{Unwrapped, Wanted, kept};
+use self::views::Stand;
+
+/// The frame of mesh and views is given, for certain: their silhouettes are not compared.
+const FRAME_GIVEN: bool = false;
+
+/// Finds how the mesh stands among the views, and what eyes see it, once it is clean.
+type Settle<'a> = dyn FnMut(&CleanMesh) -> Result<Vec<Eye>, Failure> + 'a;
 
 /// The surface to bake.
 struct Shaped {
@@ -98,20 +108,34 @@ pub fn run(session: &Session, job: &PrepareJob) -> Result<PrepareSummary, Failur
     let [mesh_folder, views_folder] =
         [Root::Mesh, Root::Views].map(|root| Folder::new(session, root));
     let mut clock = PhaseClock::default();
-    let eyes = match job.repair.remove_unseen {
-        true => views::eyes(&views_folder, job)?,
-        false => Vec::new(),
+    let eyes = |stand: &Stand| match job.repair.remove_unseen {
+        true => views::eyes(&views_folder, job, stand),
+        false => Ok(Vec::new()),
     };
-    let lookouts = match (job.texture_auto, job.keep_uvs) {
-        (true, _) => views::lookouts(&views_folder, job)?,
+    let lookouts = |stand: &Stand| match (job.texture_auto, job.keep_uvs) {
+        (true, _) => views::lookouts(&views_folder, job, stand),
         // Problems of the views are reported when they are delivered.
-        (false, false) => views::lookouts(&views_folder, job).unwrap_or_default(),
-        (false, true) => Vec::new(),
+        (false, false) => Ok(views::lookouts(&views_folder, job, stand).unwrap_or_default()),
+        (false, true) => Ok(Vec::new()),
     };
-    let mut shaped = shape(&mesh_folder, job, &eyes, session, &mut clock)?;
+    let mut stand = Stand::default();
+    let (mut seeing, mut looking) = (eyes(&stand)?, lookouts(&stand)?);
+    let mut of_views = PhaseClock::default();
+    let mut settle = |mesh: &CleanMesh| {
+        let surface = (mesh.positions.as_slice(), mesh.triangles.as_slice());
+        stand = of_views.time(Phase::DecodeViews, || {
+            views::settle(&views_folder, job, surface, FRAME_GIVEN, session)
+        })?;
+        if stand.is_other() {
+            (seeing, looking) = (eyes(&stand)?, lookouts(&stand)?);
+        }
+        Ok(mem::take(&mut seeing))
+    };
+    let mut shaped = shape(&mesh_folder, job, &mut settle, session, &mut clock)?;
+    let lookouts = looking;
     put_surface(session, &mut shaped)?;
     let surface = &shaped.surface;
-    let (mut of_views, unwanted) = (PhaseClock::default(), AtomicBool::new(false));
+    let unwanted = AtomicBool::new(false);
     let mesh = || {
         let mesh = lay_out(surface, job, &lookouts, session, &mut clock).and_then(|laid_out| {
             put_mesh(session, job, &laid_out)?;
@@ -122,7 +146,7 @@ pub fn run(session: &Session, job: &PrepareJob) -> Result<PrepareSummary, Failur
     };
     let positions = surface.positions.as_slice();
     let views = || {
-        let wanted = (positions, &unwanted);
+        let wanted = (positions, &stand, &unwanted);
         views::deliver(session, &views_folder, job, wanted, &mut of_views)
     };
     let (laid_out, views) =
@@ -205,7 +229,7 @@ fn no_thread(to: &str, error: &io::Error) -> Failure {
 fn shape(
     folder: &Folder<'_>,
     job: &PrepareJob,
-    eyes: &[Eye],
+    settle: &mut Settle<'_>,
     progress: &dyn Progress,
     clock: &mut PhaseClock,
 ) -> Result<Shaped, Failure> {
@@ -245,11 +269,12 @@ fn shape(
         ));
     }
 
+    let eyes = settle(&cleaned)?;
     let (cleaned, steps) = if job.repair == Repair::default() {
         (cleaned, Vec::new())
     } else {
         clock.time(Phase::Repair, || {
-            repair::repair(cleaned, &job.repair, eyes, progress)
+            repair::repair(cleaned, &job.repair, &eyes, progress)
         })
     };
     counts.nonmanifold_edges = cleaned.counts.nonmanifold_edges;
@@ -378,7 +403,7 @@ mod tests {
         let files = folder::Local(dir.path().to_path_buf());
         let folder = Folder::new(&files, Root::Mesh);
         let mut clock = PhaseClock::default();
-        let shaped = shape(&folder, &job, &[], &Silent, &mut clock)?;
+        let shaped = shape(&folder, &job, &mut |_| Ok(Vec::new()), &Silent, &mut clock)?;
         let laid_out = lay_out(&shaped.surface, &job, &[], &Silent, &mut clock)?;
         Ok((shaped, laid_out, clock))
     }

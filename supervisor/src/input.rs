@@ -19,7 +19,7 @@ use crate::error::JobError;
 
 mod views;
 
-pub use views::{Pictures, companion, find_uploaded, find_views, is_model, likely};
+pub use views::{Pictures, companion, exporter, find_uploaded, find_views, is_model, likely};
 
 /// A file beneath an opened folder.
 #[derive(Clone, Debug)]

@@ -27,7 +27,7 @@ use tokio::time::timeout;
 
 use self::alike::alike;
 use crate::hands;
-use crate::input::{Input, companion};
+use crate::input::{Input, companion, exporter};
 use crate::reserve::lend;
 
 /// Endings of files that a mesh or a view may refer to, in lower case. Pictures that prepare does not read are among them,
@@ -115,7 +115,11 @@ impl Opener {
             Some(pictures) => &pictures.folder,
             None => return Err("it asks for pictures of a model, and there is none".to_owned()),
         };
-        let named = name == input.name || companion(&input.name) == Some(name.as_str());
+        let named = [
+            &input.name == &name,
+            companion(&input.name) == Some(name.as_str()),
+        ];
+        let named = named.contains(&true) || root == Root::Views && exporter(&input.name) == name;
         self.waiting = true;
         Ok(Question {
             folder: Arc::clone(folder),

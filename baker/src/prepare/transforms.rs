@@ -7,7 +7,7 @@
 //!   whatever their size.
 //! - `applied_transform` and `applied_scale` (nerfstudio) say how the poses were moved out of another program's world.
 //!   The poses already contain them and are taken as written. The file cannot tell whether the mesh is in the same
-//!   world, so a warning does.
+//!   world: the silhouettes do ([`super::frame`]), or else a warning.
 //! - `channels` of a frame names pictures of the material's other layers, see [`channels`].
 //! - Named splits are nerfstudio's. `test_filenames` and `val_filenames` list the `file_path`s of frames that are held
 //!   out. `train_filenames`, where given, lists all frames that may be fitted; the others are held out. A frame in
@@ -26,6 +26,7 @@ mod tests;
 
 use proto::limits::{MAX_VIEW_EDGE, MAX_VIEWS};
 use proto::message::Code;
+use serde_json::Value;
 use serde_json::error::Category;
 
 use crate::prepare::foreign::{self, Class, Foreign};
@@ -60,6 +61,54 @@ pub(crate) struct Transforms {
     pub(crate) frames: Vec<Frame>,
     /// What the user should know.
     pub(crate) warnings: Vec<String>,
+    /// The poses were moved out of another program's world.
+    pub(crate) applied: Option<Applied>,
+}
+
+/// `applied_transform` and `applied_scale`: a place of that world is moved by three rows of a matrix, then multiplied.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Applied {
+    /// The key that says so.
+    pub(crate) key: &'static str,
+    /// Without a matrix that can be read, the identity.
+    pub(crate) rows: [[f64; 4]; 3],
+    pub(crate) scale: f64,
+}
+
+impl Applied {
+    fn from_keys(keys: &Keys) -> Option<Self> {
+        let identity = [
+            [1.0, 0.0, 0.0, 0.0],
+            [0.0, 1.0, 0.0, 0.0],
+            [0.0, 0.0, 1.0, 0.0],
+        ];
+        let rows = keys.applied_transform.as_ref().and_then(three_rows);
+        let scale = keys.applied_scale.as_ref().and_then(Value::as_f64);
+        Some(Self {
+            key: keys.applied?,
+            rows: rows.unwrap_or(identity),
+            scale: scale.unwrap_or(1.0),
+        })
+    }
+
+    /// What to know where the silhouettes do not tell whether the mesh was moved, too.
+    pub(crate) fn warning(&self) -> String {
+        format!(
+            "{} is present: the poses are taken as written, so the mesh has to be in the same world as they are",
+            self.key
+        )
+    }
+}
+
+/// The first three rows of a matrix in JSON.
+pub(crate) fn three_rows(matrix: &Value) -> Option<[[f64; 4]; 3]> {
+    let mut rows = [[0.0; 4]; 3];
+    for (r, row) in rows.iter_mut().enumerate() {
+        for (c, entry) in row.iter_mut().enumerate() {
+            *entry = matrix.get(r)?.get(c)?.as_f64()?;
+        }
+    }
+    Some(rows)
 }
 
 /// Hint for a file of another layout.
@@ -326,12 +375,8 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Transforms, TransformsError> {
     }
 
     let mut warnings = Vec::new();
-    if let Some(key) = file.keys.applied {
-        warnings.push(format!(
-            "{key} is present: the poses are taken as written, so the mesh has to be in the same world as they are"
-        ));
-    }
-    let mut scaled = 0_usize;
+    let applied = Applied::from_keys(&file.keys);
+    let (mut scaled, mut transposed) = (0_usize, 0_usize);
     let mut disagreeing = 0_usize;
     let frames = list.frames.into_iter().enumerate().map(|(number, keys)| {
         let (frame, notes) =
@@ -340,6 +385,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Transforms, TransformsError> {
                 problem,
             })?;
         scaled += usize::from(notes.scaled);
+        transposed += usize::from(notes.transposed);
         disagreeing += usize::from(notes.disagreeing);
         Ok(frame)
     });
@@ -364,12 +410,21 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Transforms, TransformsError> {
             "transform_matrix of {scaled} frames contains a scale, which is taken out"
         ));
     }
+    if transposed > 0 {
+        warnings.push(format!(
+            "transform_matrix of {transposed} frames is written column by column: it is taken transposed"
+        ));
+    }
     if disagreeing > 0 {
         warnings.push(format!(
             "fl_x and camera_angle_x of {disagreeing} frames disagree: fl_x is used"
         ));
     }
-    Ok(Transforms { frames, warnings })
+    Ok(Transforms {
+        frames,
+        warnings,
+        applied,
+    })
 }
 
 /// Reads the JSON. What fails as JSON is tried again as it is often written by hand or by Python ([`lenient`]).
@@ -396,6 +451,7 @@ fn read_file(text: &[u8]) -> Result<File, TransformsError> {
 
 struct Notes {
     scaled: bool,
+    transposed: bool,
     disagreeing: bool,
 }
 
@@ -410,7 +466,7 @@ fn read_frame(keys: Keys, top: &Keys) -> Result<(Frame, Notes), Problem> {
         .transform_matrix
         .as_ref()
         .ok_or(Problem::Missing("transform_matrix"))?;
-    let (pose, scaled) = Pose::from_matrix(matrix)?;
+    let (pose, written) = Pose::from_matrix(matrix)?;
     let (lens, disagreeing) = Lens::from_keys(&keys, top)?;
     let layers = FrameLayers::from_keys(keys.channels, keys.normal_space, &top.normal_space)?;
     Ok((
@@ -423,7 +479,8 @@ fn read_frame(keys: Keys, top: &Keys) -> Result<(Frame, Notes), Problem> {
             held_out: false,
         },
         Notes {
-            scaled,
+            scaled: written.scaled,
+            transposed: written.transposed,
             disagreeing,
         },
     ))

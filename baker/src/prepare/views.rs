@@ -15,6 +15,7 @@ mod load;
 mod names;
 mod set;
 mod show;
+mod stand;
 mod straighten;
 #[cfg(test)]
 mod tests;
@@ -41,6 +42,7 @@ use crate::{last_words, pace};
 use crop::Outline;
 use set::Set;
 use show::{Loaded, Sees};
+pub(crate) use stand::{Stand, settle};
 
 /// Number of views handed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,13 +64,14 @@ pub(crate) fn deliver(
     session: &Session,
     views: &Folder<'_>,
     job: &PrepareJob,
-    (positions, unwanted): (&[[f32; 3]], &AtomicBool),
+    (positions, stand, unwanted): (&[[f32; 3]], &Stand, &AtomicBool),
     clock: &mut PhaseClock,
 ) -> Result<ViewsSummary, Failure> {
     clock.time(Phase::DecodeViews, || {
         session.progress(Phase::DecodeViews, 0, 0);
         session.expect("poses", each(positions.len(), pace::TRIANGLE) + POSES);
         let mut set = Set::read(views, &job.views_file, job.repair.up, session)?;
+        stand.apply(&mut set, session);
         set.layered = job.layers;
         let held_out = choose_holdout(&set, job)?;
         check_layers(&set, &held_out, session)?;
@@ -93,14 +96,26 @@ pub(crate) fn deliver(
 
 /// Returns the cameras of `job.views_file` beneath `views`, without reading pictures. Warnings about the file are left
 /// to [`deliver`].
-pub(crate) fn eyes(views: &Folder<'_>, job: &PrepareJob) -> Result<Vec<Eye>, Failure> {
-    Ok(Set::read(views, &job.views_file, job.repair.up, &Silent)?.eyes())
+pub(crate) fn eyes(
+    views: &Folder<'_>,
+    job: &PrepareJob,
+    stand: &Stand,
+) -> Result<Vec<Eye>, Failure> {
+    let mut set = Set::read(views, &job.views_file, job.repair.up, &Silent)?;
+    stand.apply(&mut set, &Silent);
+    Ok(set.eyes())
 }
 
 /// Returns the cameras with their picture sizes, for visibility queries (lookouts), except views held out by name. The
 /// header of the first picture gives the size where the file states none, or else the factor that scales stated sizes.
-pub(crate) fn lookouts(views: &Folder<'_>, job: &PrepareJob) -> Result<Vec<Lookout>, Failure> {
-    Set::read(views, &job.views_file, job.repair.up, &Silent)?.lookouts()
+pub(crate) fn lookouts(
+    views: &Folder<'_>,
+    job: &PrepareJob,
+    stand: &Stand,
+) -> Result<Vec<Lookout>, Failure> {
+    let mut set = Set::read(views, &job.views_file, job.repair.up, &Silent)?;
+    stand.apply(&mut set, &Silent);
+    set.lookouts()
 }
 
 /// The first `most` views of the file `name` as [`deliver`] hands them on, after whatever else asks for their cameras.
@@ -137,8 +152,10 @@ impl<'a> Whole<'a> {
         progress: &dyn Progress,
     ) -> Result<Self, Failure> {
         progress.expect("poses", POSES);
+        let mut set = Set::read(folder, name, up, progress)?;
+        Stand::default().apply(&mut set, progress);
         Ok(Self {
-            set: Set::read(folder, name, up, progress)?,
+            set,
             outline: Outline::whole(),
         })
     }

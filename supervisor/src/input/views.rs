@@ -110,6 +110,14 @@ pub fn companion(name: &str) -> Option<&'static str> {
     }
 }
 
+/// The file beside a list of views in which nerfstudio's exporters say how they moved its world. It need not exist.
+#[must_use]
+pub fn exporter(name: &str) -> String {
+    let folder = name.rsplit_once('/').map_or("", |(folder, _)| folder);
+    let slash = if folder.is_empty() { "" } else { "/" };
+    format!("{folder}{slash}dataparser_transforms.json")
+}
+
 /// Folders in which the pictures of the model in `folder` may lie, likeliest first.
 pub fn likely(folder: &Path) -> impl Iterator<Item = PathBuf> {
     let above = folder.ancestors().take(1 + ABOVE);

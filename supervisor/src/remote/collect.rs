@@ -22,7 +22,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::error::JobError;
 use crate::hands;
-use crate::input::{Input, companion};
+use crate::input::{Input, companion, exporter};
 use crate::opener::Opener;
 use crate::output::Given;
 use crate::serve::spec::{Source, bad_name};
@@ -97,6 +97,8 @@ async fn walk(mesh: &Input, views: &Input, sent: bool) -> Result<Collection, Box
         if let Some(cameras) = model {
             finder.first_of(&[cameras.to_owned()]).await?;
             finder.root = Root::Pictures;
+        } else if root == Root::Views {
+            finder.first_of(&[exporter(&input.name)]).await?;
         }
         let text = input.name.ends_with(".txt");
         let named = hands::give(move || match (root, model) {

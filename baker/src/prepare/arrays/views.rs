@@ -8,7 +8,7 @@ use super::header::{Arrays, Axis, PIECE, Tensor};
 use super::{ArraysError, Problem, cameras, pictures};
 use crate::prepare::folder::Opened;
 use crate::prepare::picture::Picture;
-use crate::prepare::transforms::NormalSpace;
+use crate::prepare::transforms::{NormalSpace, Pose};
 
 /// All tensor names with a meaning.
 const KNOWN: [&str; 12] = [
@@ -132,6 +132,17 @@ impl ArrayViews {
     /// One for each view.
     pub(in crate::prepare) fn cameras(&self) -> &[Camera] {
         &self.cameras
+    }
+
+    /// Changes the cameras' poses.
+    pub(in crate::prepare) fn move_cameras(&mut self, moved: impl Fn(&Pose) -> Pose) {
+        for camera in &mut self.cameras {
+            let pose = moved(&Pose {
+                rotation: camera.rotation,
+                translation: camera.translation,
+            });
+            (camera.rotation, camera.translation) = (pose.rotation, pose.translation);
+        }
     }
 
     /// Bytes that decoding a view may take: its pixels, their crop, both of each layer, and the read buffer.

@@ -6,6 +6,7 @@ use std::fmt;
 use proto::limits::MAX_VIEWS;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
 
 use super::Problem;
 use super::channels::Channels;
@@ -40,6 +41,9 @@ pub(super) struct Keys {
     rolling_shutter: Option<Vec<f64>>,
     /// `applied_transform` or `applied_scale`, if present.
     pub(super) applied: Option<&'static str>,
+    /// Their values, whatever they are.
+    pub(super) applied_transform: Option<Value>,
+    pub(super) applied_scale: Option<Value>,
 }
 
 /// Coefficient names of COLMAP, `OpenCV`, nerfstudio and instant-ngp.
@@ -129,11 +133,11 @@ impl Keys {
             }
             "rolling_shutter" => self.rolling_shutter = value(key, map)?,
             "applied_transform" => {
-                map.next_value::<IgnoredAny>()?;
+                self.applied_transform = Some(map.next_value()?);
                 self.applied = Some("applied_transform");
             }
             "applied_scale" => {
-                map.next_value::<IgnoredAny>()?;
+                self.applied_scale = Some(map.next_value()?);
                 self.applied = self.applied.or(Some("applied_scale"));
             }
             _ => return self.read_lens(key, map),

@@ -17,15 +17,24 @@ pub(crate) struct Pose {
     pub(crate) translation: [f64; 3],
 }
 
+/// What a matrix was beside a pose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Written {
+    /// It contained a scale.
+    pub(super) scaled: bool,
+    /// It was written column by column.
+    pub(super) transposed: bool,
+}
+
 /// Largest accepted error of a rotation's entry. Files with three decimals are off by 0.001.
 const ROUNDING: f64 = 5e-3;
 
 type Matrix3 = [[f64; 3]; 3];
 
 impl Pose {
-    /// Reads a matrix. The flag says that it contained a scale.
-    pub(super) fn from_matrix(matrix: &Matrix) -> Result<(Self, bool), Problem> {
-        let rows = rows(matrix)?;
+    /// Reads a matrix.
+    pub(super) fn from_matrix(matrix: &Matrix) -> Result<(Self, Written), Problem> {
+        let (rows, transposed) = rows(matrix)?;
         let numbers = || rows.iter().flatten().copied();
         // JSON has no NaN, but absurd numbers. Half the limit, since rotating a position may lengthen its components.
         if let Some(number) =
@@ -46,7 +55,10 @@ impl Pose {
                 rotation,
                 translation,
             },
-            is_scaled(scale),
+            Written {
+                scaled: is_scaled(scale),
+                transposed,
+            },
         ))
     }
 
@@ -106,8 +118,9 @@ fn split_scale(linear: &Matrix3) -> Result<(f64, Matrix3), NoRotation> {
     Ok((scale, rotation))
 }
 
-/// Three rows of four numbers, from any of the accepted shapes.
-fn rows(Matrix(matrix): &Matrix) -> Result<[[f64; 4]; 3], Problem> {
+/// Three rows of four numbers, from any of the accepted shapes. The flag says that they were columns: where 0, 0, 0, 1 is
+/// the last column and not the last row.
+fn rows(Matrix(matrix): &Matrix) -> Result<([[f64; 4]; 3], bool), Problem> {
     let shape = || Problem::Shape(describe(matrix));
     let numbers: Vec<f64> = match matrix.first() {
         Some(Row::Number(_)) => {
@@ -143,16 +156,21 @@ fn rows(Matrix(matrix): &Matrix) -> Result<[[f64; 4]; 3], Problem> {
     };
     if numbers.len() == 16 {
         let last = row(3);
-        let off = last
-            .iter()
-            .zip([0.0, 0.0, 0.0, 1.0])
-            .map(|(x, wanted)| (x - wanted).abs())
-            .fold(0.0, f64::max);
-        if off > 1e-6 {
-            return Err(Problem::LastRow(last));
+        let is_last = |entries: [f64; 4]| {
+            let off = entries.iter().zip([0.0, 0.0, 0.0, 1.0]);
+            off.map(|(x, wanted)| (x - wanted).abs())
+                .fold(0.0, f64::max)
+                <= 1e-6
+        };
+        let column = |c: usize| [0, 1, 2, 3].map(|r| numbers[4 * r + c]);
+        if !is_last(last) {
+            return match is_last(column(3)) {
+                true => Ok(([0, 1, 2].map(column), true)),
+                false => Err(Problem::LastRow(last)),
+            };
         }
     }
-    Ok([row(0), row(1), row(2)])
+    Ok(([row(0), row(1), row(2)], false))
 }
 
 fn describe(matrix: &[Row]) -> String {

@@ -331,10 +331,11 @@ fn what_does_not_concern_us_is_skipped_or_told() {
         json!({}),
     ))
     .expect("readable");
-    assert!(
-        moved.warnings[0].contains("applied_transform"),
-        "{:?}",
-        moved.warnings
+    let applied = moved.applied.expect("present");
+    assert!(applied.warning().contains("applied_transform"));
+    assert_eq!(
+        (applied.rows[1], applied.scale),
+        ([0.0, 1.0, 0.0, 0.0], 1.0)
     );
 }
 

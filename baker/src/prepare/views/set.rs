@@ -13,10 +13,11 @@ use super::show::Loaded;
 use crate::prepare::arrays::{self, ArrayViews};
 use crate::prepare::colmap;
 use crate::prepare::folder::{Folder, FolderError};
+use crate::prepare::frame::{Candidate, Silhouette};
 use crate::prepare::load::ArraysError;
 use crate::prepare::repair::Eye;
 use crate::prepare::texels::Lookout;
-use crate::prepare::transforms::{self, Frame};
+use crate::prepare::transforms::{self, Applied, Frame, Pose};
 use crate::progress::Progress;
 
 /// Longest edge, in pixels, of the small cameras used for what views see ([`Set::eyes`]) and for how large it appears
@@ -34,6 +35,8 @@ pub(super) struct Set<'a> {
     up: Up,
     /// Read layers, too.
     pub(super) layered: bool,
+    /// What `transforms.json` says of a world before its own.
+    pub(super) applied: Option<Applied>,
     kind: Kind,
 }
 
@@ -75,6 +78,7 @@ impl<'a> Set<'a> {
             false => (MAX_ARRAYS_FILE_BYTES, *folder),
         };
         let opened = folder.open(name, limit).map_err(|error| failed(&error))?;
+        let mut applied = None;
         let warn = |text: &str| progress.warning(&format!("{name}: {text}"));
         let kind = if colmap::is_model(name) {
             Kind::Frames(colmap::read(folder, &opened, name)?)
@@ -91,6 +95,7 @@ impl<'a> Set<'a> {
                 hint: error.hint().to_owned(),
             })?;
             read.warnings.iter().for_each(|text| warn(text));
+            applied = read.applied;
             Kind::Frames(read.frames)
         };
         Ok(Self {
@@ -98,8 +103,47 @@ impl<'a> Set<'a> {
             file: name,
             up,
             layered: false,
+            applied,
             kind,
         })
+    }
+
+    /// The matrices are camera-to-world with OpenGL axes, not world-to-camera with `OpenCV` axes.
+    pub(super) fn opengl(&self) -> bool {
+        matches!(self.kind, Kind::Frames(_)) && !colmap::is_model(self.file)
+    }
+
+    /// The poses as the file says, without [`Up`].
+    pub(super) fn poses(&self) -> Vec<Pose> {
+        match &self.kind {
+            Kind::Frames(frames) => frames.iter().map(|frame| frame.pose).collect(),
+            Kind::Arrays(views) => {
+                let pose = |camera: &Camera| Pose {
+                    rotation: camera.rotation,
+                    translation: camera.translation,
+                };
+                views.cameras().iter().map(pose).collect()
+            }
+        }
+    }
+
+    /// Takes another frame for the given one.
+    pub(super) fn take(&mut self, candidate: &Candidate) {
+        match &mut self.kind {
+            Kind::Frames(frames) => frames
+                .iter_mut()
+                .for_each(|frame| frame.pose = candidate.pose(&frame.pose)),
+            Kind::Arrays(views) => views.move_cameras(|pose| candidate.pose(pose)),
+        }
+    }
+
+    /// A small file beside the views' own; none where there is none.
+    pub(super) fn beside(&self, name: &str) -> Option<Vec<u8>> {
+        let name = match self.file.rsplit_once('/') {
+            Some((folder, _)) => format!("{folder}/{name}"),
+            None => name.to_owned(),
+        };
+        self.folder.read(&name, MAX_TRANSFORMS_BYTES).ok()
     }
 
     /// The layers of a view beside its colours, read or not.
@@ -257,6 +301,27 @@ impl Source<'_> {
             SourceKind::Frame(files, _) => files.renamed(),
             SourceKind::Slice(..) => false,
         }
+    }
+
+    /// The picture's silhouette; none where it has none, or cannot be decoded: whoever loads it says why.
+    pub(super) fn silhouette(&self) -> Option<Silhouette> {
+        let (picture, camera) = match &self.kind {
+            SourceKind::Frame(files, frame) => {
+                let decoded = files.decode(self.file, frame).ok()?;
+                (decoded.picture, decoded.camera)
+            }
+            SourceKind::Slice(views, _) => {
+                let (picture, camera, _) = views.decode(self.index).ok()?;
+                (picture, camera)
+            }
+        };
+        Silhouette::new(
+            [picture.width, picture.height],
+            &picture.pixels,
+            picture.has_alpha,
+            camera.focal,
+            camera.centre,
+        )
     }
 
     pub(super) fn load(self, outline: &Outline, holdout: bool) -> Result<Loaded, Failure> {

@@ -109,7 +109,7 @@ fn deliver_if(folder: &Path, job: &PrepareJob, unwanted: &AtomicBool) -> Outcome
     let session = Session::over(theirs);
     let files = Local(folder.to_path_buf());
     let views = Folder::new(&files, Root::Views);
-    let wanted = (&SQUARE[..], unwanted);
+    let wanted = (&SQUARE[..], &Stand::default(), unwanted);
     let result = deliver(&session, &views, job, wanted, &mut PhaseClock::default());
     drop(session);
     let (views, warnings) = supervisor.join().expect("no panic");
@@ -563,7 +563,12 @@ fn cameras_of_a_world_with_z_up_are_turned_with_it() {
 
     // The cameras known before any picture is read are the same, for pictures of 1024 and 256 pixels.
     let files = Local(folder.path().to_path_buf());
-    let eyes = eyes(&Folder::new(&files, Root::Views), &turned).expect("cameras");
+    let eyes = eyes(
+        &Folder::new(&files, Root::Views),
+        &turned,
+        &Stand::default(),
+    )
+    .expect("cameras");
     assert_eq!(eyes.len(), 1);
     assert_eq!(eyes[0].camera.rotation, views[0].camera.rotation);
     assert_eq!(eyes[0].size[0].max(eyes[0].size[1]), 1024);

@@ -1,0 +1,188 @@
+//! Whether the mesh stands where the views look: some of their silhouettes are compared with its own before anything
+//! else is made of the views ([`crate::prepare::frame`]).
+
+use std::time::Duration;
+
+use proto::job::{PrepareJob, Up};
+use proto::message::{Code, Failure};
+use rayon::prelude::*;
+
+use super::set::{Set, Source};
+use super::{IN_FLIGHT_BYTES, POSES};
+use crate::pace;
+use crate::prepare::folder::Folder;
+use crate::prepare::frame::{
+    Candidate, DATAPARSER, Input, POINTS, Silhouette, Verdict, all_fit, judge, picked, places,
+    spread,
+};
+use crate::progress::{Progress, Silent, each, unit};
+
+/// Views whose silhouettes are compared, and how many of them suffice where each fits.
+const VIEWS: usize = 16;
+const FIRST: usize = 6;
+/// Predicted duration of one step of the search for another frame.
+const STEP: Duration = Duration::from_secs(2);
+/// Names of views that a warning gives.
+const NAMES: usize = 3;
+
+/// What was found of the frame, for all that read the views' cameras.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Stand {
+    /// The frame that is taken instead of the given one.
+    taken: Option<Candidate>,
+    /// The mesh is known to be where the cameras look.
+    sure: bool,
+}
+
+impl Stand {
+    /// Whether the cameras are not those that the file gives.
+    pub(crate) fn is_other(&self) -> bool {
+        self.taken.is_some()
+    }
+
+    /// Changes the cameras of `set`, or warns where only the user can know that they are right.
+    pub(super) fn apply(&self, set: &mut Set<'_>, progress: &dyn Progress) {
+        if let Some(candidate) = &self.taken {
+            set.take(candidate);
+        }
+        if let Some(applied) = set.applied.as_ref().filter(|_| !self.sure) {
+            progress.warning(&format!("{}: {}", set.file, applied.warning()));
+        }
+    }
+}
+
+/// Compares the silhouettes of some views with those of the mesh, unless the frame is `given` for certain. What is wrong
+/// with the files is left to [`super::deliver`].
+///
+/// # Errors
+/// They do not belong together, and no other frame in use fits.
+pub(crate) fn settle(
+    views: &Folder<'_>,
+    job: &PrepareJob,
+    (positions, triangles): (&[[f32; 3]], &[[u32; 3]]),
+    given: bool,
+    progress: &dyn Progress,
+) -> Result<Stand, Failure> {
+    progress.expect("poses", POSES);
+    let set = match Set::read(views, &job.views_file, job.repair.up, &Silent) {
+        Ok(set) if !given => set,
+        _ => return Ok(Stand::default()),
+    };
+    let picked = picked(set.len(), VIEWS);
+    let (first, rest) = picked.split_at(FIRST.min(picked.len()));
+    let mut silhouettes = silhouettes(&set, first, progress);
+    if silhouettes.is_empty() {
+        return Ok(Stand::default());
+    }
+    progress.expect(
+        "silhouettes of the mesh",
+        each(triangles.len(), pace::TRIANGLE) + STEP,
+    );
+    let mut points = spread(positions, triangles, POINTS);
+    if job.repair.up == Up::Z {
+        // The world of the file.
+        points
+            .iter_mut()
+            .for_each(|at| *at = [at[0], -at[2], at[1]]);
+    }
+    let poses = set.poses();
+    let mut input = Input {
+        poses: &poses,
+        views: silhouettes.clone(),
+        points,
+        opengl: set.opengl(),
+        known: Vec::new(),
+    };
+    if all_fit(&input) {
+        return Ok(Stand {
+            taken: None,
+            sure: true,
+        });
+    }
+    silhouettes.extend(self::silhouettes(&set, rest, progress));
+    silhouettes.sort_by_key(|(index, _)| *index);
+    input.views = silhouettes;
+    input.known = places(set.applied.as_ref(), set.beside(DATAPARSER).as_deref());
+    progress.expect("frames", STEP);
+    let verdict = judge(&input, &unit);
+    settled(verdict, &set, input.views.len(), progress)
+}
+
+fn settled(
+    verdict: Verdict,
+    set: &Set<'_>,
+    compared: usize,
+    progress: &dyn Progress,
+) -> Result<Stand, Failure> {
+    let mut stand = Stand::default();
+    match verdict {
+        Verdict::Unknown => {}
+        Verdict::Fits { off } => {
+            stand.sure = true;
+            if !off.is_empty() {
+                let mut names: Vec<String> = off
+                    .iter()
+                    .take(NAMES)
+                    .map(|&index| set.name(index))
+                    .collect();
+                if off.len() > NAMES {
+                    names.push("…".to_owned());
+                }
+                progress.warning(&format!(
+                    "{} of {compared} views that were compared look elsewhere: their silhouettes are not the mesh's, as with cameras that were not found ({})",
+                    off.len(),
+                    names.join(", ")
+                ));
+            }
+        }
+        Verdict::Doubtful(text) => progress.warning(&format!("{}: {text}", set.file)),
+        Verdict::Other(candidate, text) => {
+            progress.warning(&format!("{}: {text}", set.file));
+            stand = Stand {
+                taken: Some(candidate),
+                sure: true,
+            };
+        }
+        Verdict::Refused(text, hint) => {
+            return Err(Failure {
+                code: Code::InvalidAsset,
+                message: format!("{}: {text}", set.file),
+                hint: hint.to_owned(),
+            });
+        }
+    }
+    Ok(stand)
+}
+
+/// The silhouettes of these views, as far as they have any.
+fn silhouettes(
+    set: &Set<'_>,
+    views: &[usize],
+    progress: &dyn Progress,
+) -> Vec<(usize, Silhouette)> {
+    let (mut found, mut bytes) = (Vec::new(), 0);
+    let mut batch: Vec<(usize, Source<'_>)> = Vec::new();
+    let mut decode = |batch: &mut Vec<(usize, Source<'_>)>, bytes: usize| {
+        progress.expect("silhouettes", each(bytes, pace::DECODE_BYTE));
+        let decoded = batch.par_drain(..).map(|(index, source)| {
+            let silhouette = source.silhouette();
+            unit();
+            Some((index, silhouette?))
+        });
+        found.par_extend(decoded.flatten_iter());
+    };
+    for &index in views {
+        let Ok(source) = set.source(index) else {
+            continue;
+        };
+        let needed = source.decoding_bytes();
+        if bytes + needed > IN_FLIGHT_BYTES && !batch.is_empty() {
+            decode(&mut batch, bytes);
+            bytes = 0;
+        }
+        bytes += needed;
+        batch.push((index, source));
+    }
+    decode(&mut batch, bytes);
+    found
+}
