@@ -6,6 +6,8 @@
 //!   transforms.json, pictures ───────────────────────── views ─► View, View, …
 //! ```
 //!
+//! Once the mesh is clean, silhouettes of some pictures tell whether it stands where the cameras look ([`frame`]).
+//!
 //! One safetensors file may hold mesh and views ([`arrays`]). Views may be a COLMAP model ([`colmap`]).
 //!
 //! Tables go out in this order: first the surface that the views show, as it is before simplification; then the mesh

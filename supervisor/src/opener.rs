@@ -115,11 +115,9 @@ impl Opener {
             Some(pictures) => &pictures.folder,
             None => return Err("it asks for pictures of a model, and there is none".to_owned()),
         };
-        let named = [
-            &input.name == &name,
-            companion(&input.name) == Some(name.as_str()),
-        ];
-        let named = named.contains(&true) || root == Root::Views && exporter(&input.name) == name;
+        let named = name == input.name
+            || companion(&input.name) == Some(name.as_str())
+            || (root == Root::Views && exporter(&input.name) == name);
         self.waiting = true;
         Ok(Question {
             folder: Arc::clone(folder),

@@ -128,6 +128,12 @@ pub(crate) fn all_fit(input: &Input<'_>) -> bool {
     overlaps.len() >= FEWEST && overlaps.iter().all(|overlap| overlap.iou() >= VIEW_FITS)
 }
 
+/// Numbers of the views that are off where the frame is right.
+pub(crate) fn off(input: &Input<'_>) -> Vec<usize> {
+    let given = Given::new(&scene(input));
+    given.off().map(|at| input.views[at].0).collect()
+}
+
 fn scene(input: &Input<'_>) -> Scene {
     Scene {
         poses: input

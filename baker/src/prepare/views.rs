@@ -83,6 +83,7 @@ pub(crate) fn deliver(
             mesh: &job.mesh_file,
             set: &set,
             held_out: &held_out,
+            left_out: &stand.left_out,
         };
         delivery.run()?;
         let told = session.delivered(set.len() as u32);
@@ -266,6 +267,8 @@ struct Delivery<'a> {
     mesh: &'a str,
     set: &'a Set<'a>,
     held_out: &'a [bool],
+    /// Numbers of views that show nothing of the mesh, in ascending order.
+    left_out: &'a [usize],
 }
 
 /// A view that the pool is decoding.
@@ -342,7 +345,10 @@ impl Delivery<'_> {
         let name = self.set.name(next.index);
         self.session
             .expect(&name, each(next.bytes, pace::DECODE_BYTE));
-        let loaded = next.result.recv().map_err(|error| internal(&error))??;
+        let mut loaded = next.result.recv().map_err(|error| internal(&error))??;
+        if self.left_out.binary_search(&next.index).is_ok() {
+            loaded = loaded.emptied();
+        }
         let Loaded {
             view,
             layers,

@@ -44,8 +44,12 @@ pub(super) fn times(a: &Matrix, b: &Matrix) -> Matrix {
     std::array::from_fn(|r| std::array::from_fn(|c| (0..3).map(|k| a[r][k] * b[k][c]).sum()))
 }
 
+fn dot(a: &[f64; 3], b: &[f64; 3]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
 pub(super) fn onto(a: &Matrix, x: [f64; 3]) -> [f64; 3] {
-    a.map(|row| (0..3).map(|k| row[k] * x[k]).sum())
+    a.map(|row| dot(&row, &x))
 }
 
 pub(super) fn transposed(a: &Matrix) -> Matrix {
@@ -260,7 +264,7 @@ impl Scene {
 
     /// The place that all silhouettes' middles look at, in the world of the views as `reading` has it.
     pub(super) fn focus(&self, reading: Reading) -> Option<[f64; 3]> {
-        let (mut a, mut b) = ([[0.0; 3]; 3], [0.0; 3]);
+        let mut equations = Equations::default();
         for (silhouette, pose) in self.silhouettes.iter().zip(&self.poses) {
             let pose = reading.pose(pose);
             let blob = silhouette.blob();
@@ -273,14 +277,11 @@ impl Scene {
             let (at, along) = (onto(&back, pose.translation).map(|x| -x), onto(&back, ray));
             let length = along.iter().map(|x| x * x).sum::<f64>();
             for r in 0..3 {
-                for c in 0..3 {
-                    let across = f64::from(u8::from(r == c)) - along[r] * along[c] / length;
-                    a[r][c] += across;
-                    b[r] += across * at[c];
-                }
+                let across = [0, 1, 2].map(|c| IDENTITY[r][c] - along[r] * along[c] / length);
+                equations.add(across, 1.0, dot(&across, &at));
             }
         }
-        solve(&a, b)
+        equations.solve()
     }
 
     /// Finds scale and offset for a turn, from a first guess at the views' focus.
@@ -322,7 +323,7 @@ impl Scene {
         let (middle, _) = self.ball();
         let moved = onto(&place.turn, middle);
         let at: [f64; 3] = std::array::from_fn(|k| place.scale * moved[k] + place.offset[k]);
-        let (mut a, mut b, mut sizes) = ([[0.0; 3]; 3], [0.0; 3], Vec::new());
+        let (mut equations, mut sizes) = (Equations::default(), Vec::new());
         let mut drawn = Vec::new();
         for (silhouette, pose) in self.silhouettes.iter().zip(poses) {
             silhouette.draw(&seen(pose, place), &self.points, &mut drawn);
@@ -339,15 +340,10 @@ impl Scene {
                 let by = silhouette.focal[axis] / z;
                 let row = pose.rotation[axis].map(|x| x * by);
                 let off = wanted.middle[axis] - found.middle[axis];
-                for r in 0..3 {
-                    b[r] += weight * row[r] * off;
-                    for c in 0..3 {
-                        a[r][c] += weight * row[r] * row[c];
-                    }
-                }
+                equations.add(row, weight, off);
             }
         }
-        let by = solve(&a, b)?;
+        let by = equations.solve()?;
         let grown = match sized && !sizes.is_empty() {
             true => median(&mut sizes).clamp(0.3, 3.0),
             false => 1.0,
@@ -382,19 +378,38 @@ pub(super) fn median(values: &mut [f64]) -> f64 {
     }
 }
 
-/// Solves a symmetric system of three equations.
-fn solve(a: &Matrix, b: [f64; 3]) -> Option<[f64; 3]> {
-    let whole = determinant(a);
-    let size = a
-        .iter()
-        .flatten()
-        .fold(0.0, |size: f64, x| size.max(x.abs()));
-    if !(whole.abs() > 1e-9 * size.powi(3)) {
-        return None;
+/// Linear equations in three unknowns, for the least squares of all.
+#[derive(Default)]
+struct Equations {
+    left: Matrix,
+    right: [f64; 3],
+}
+
+impl Equations {
+    /// `row · x = value`.
+    fn add(&mut self, row: [f64; 3], weight: f64, value: f64) {
+        let lines = self.left.iter_mut().zip(&mut self.right);
+        for ((line, right), by) in lines.zip(row.map(|x| x * weight)) {
+            *right += by * value;
+            for (entry, x) in line.iter_mut().zip(row) {
+                *entry += by * x;
+            }
+        }
     }
-    Some(std::array::from_fn(|k| {
-        let mut changed = *a;
-        (0..3).for_each(|r| changed[r][k] = b[r]);
-        determinant(&changed) / whole
-    }))
+
+    fn solve(&self) -> Option<[f64; 3]> {
+        let whole = determinant(&self.left);
+        let entries = self.left.iter().flatten();
+        let size = entries.fold(0.0, |size: f64, x| size.max(x.abs()));
+        if whole.is_nan() || whole.abs() <= 1e-9 * size.powi(3) {
+            return None;
+        }
+        Some(std::array::from_fn(|k| {
+            let mut changed = self.left;
+            for (line, right) in changed.iter_mut().zip(self.right) {
+                line[k] = right;
+            }
+            determinant(&changed) / whole
+        }))
+    }
 }

@@ -102,6 +102,25 @@ fn every_shape_of_matrix_is_the_same_pose() {
 }
 
 #[test]
+fn columns_written_as_rows_are_taken_transposed_with_a_warning() {
+    let of = |matrix| parse(&with_matrix(matrix)).expect("readable");
+    let rows = of(json!([
+        [0, 0, 1, 1],
+        [1, 0, 0, 2],
+        [0, 1, 0, 3],
+        [0, 0, 0, 1]
+    ]));
+    let columns = of(json!([
+        [0, 1, 0, 0],
+        [0, 0, 1, 0],
+        [1, 0, 0, 0],
+        [1, 2, 3, 1]
+    ]));
+    assert_eq!(columns.frames[0].pose, rows.frames[0].pose);
+    assert!(columns.warnings[0].contains("column by column"));
+}
+
+#[test]
 fn scale_is_taken_out_with_a_warning_and_rounding_without() {
     let wanted = parse(&with_matrix(pose())).expect("readable");
     assert_eq!(wanted.warnings, Vec::<String>::new());

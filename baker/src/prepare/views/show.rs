@@ -29,6 +29,17 @@ pub(super) enum Sees {
 }
 
 impl Loaded {
+    /// The same view, showing nothing.
+    pub(super) fn emptied(mut self) -> Self {
+        let view = &mut self.view;
+        (view.width, view.height, view.crop) = (1, 1, [0, 0]);
+        (view.has_alpha, view.pixels) = (true, vec![[0; 4]]);
+        for (_, pixels) in &mut self.layers {
+            *pixels = vec![[0; 4]];
+        }
+        self
+    }
+
     /// Crops. A view keeps its index even if it is empty.
     pub(super) fn new(
         index: usize,

@@ -12,7 +12,7 @@ use super::{IN_FLIGHT_BYTES, POSES};
 use crate::pace;
 use crate::prepare::folder::Folder;
 use crate::prepare::frame::{
-    Candidate, DATAPARSER, Input, POINTS, Silhouette, Verdict, all_fit, judge, picked, places,
+    Candidate, DATAPARSER, Input, POINTS, Silhouette, Verdict, all_fit, judge, off, picked, places,
     spread,
 };
 use crate::progress::{Progress, Silent, each, unit};
@@ -32,6 +32,8 @@ pub(crate) struct Stand {
     taken: Option<Candidate>,
     /// The mesh is known to be where the cameras look.
     sure: bool,
+    /// Numbers of views that look elsewhere while most do not, in ascending order.
+    pub(super) left_out: Vec<usize>,
 }
 
 impl Stand {
@@ -95,8 +97,8 @@ pub(crate) fn settle(
     };
     if all_fit(&input) {
         return Ok(Stand {
-            taken: None,
             sure: true,
+            ..Stand::default()
         });
     }
     silhouettes.extend(self::silhouettes(&set, rest, progress));
@@ -105,15 +107,20 @@ pub(crate) fn settle(
     input.known = places(set.applied.as_ref(), set.beside(DATAPARSER).as_deref());
     progress.expect("frames", STEP);
     let verdict = judge(&input, &unit);
-    settled(verdict, &set, input.views.len(), progress)
+    if matches!(&verdict, Verdict::Fits { off } if !off.is_empty()) {
+        let all: Vec<usize> = (0..set.len()).collect();
+        input.views = self::silhouettes(&set, &all, progress);
+        progress.expect(
+            "silhouettes of the mesh",
+            each(input.views.len(), pace::TRIANGLE) + STEP,
+        );
+        let off = off(&input);
+        return settled(Verdict::Fits { off }, &set, progress);
+    }
+    settled(verdict, &set, progress)
 }
 
-fn settled(
-    verdict: Verdict,
-    set: &Set<'_>,
-    compared: usize,
-    progress: &dyn Progress,
-) -> Result<Stand, Failure> {
+fn settled(verdict: Verdict, set: &Set<'_>, progress: &dyn Progress) -> Result<Stand, Failure> {
     let mut stand = Stand::default();
     match verdict {
         Verdict::Unknown => {}
@@ -129,19 +136,19 @@ fn settled(
                     names.push("…".to_owned());
                 }
                 progress.warning(&format!(
-                    "{} of {compared} views that were compared look elsewhere: their silhouettes are not the mesh's, as with cameras that were not found ({})",
+                    "{} of {} views look elsewhere, as with cameras that were not found, and are left out: their silhouettes are not the mesh's ({})",
                     off.len(),
+                    set.len(),
                     names.join(", ")
                 ));
+                stand.left_out = off;
             }
         }
         Verdict::Doubtful(text) => progress.warning(&format!("{}: {text}", set.file)),
         Verdict::Other(candidate, text) => {
             progress.warning(&format!("{}: {text}", set.file));
-            stand = Stand {
-                taken: Some(candidate),
-                sure: true,
-            };
+            stand.taken = Some(candidate);
+            stand.sure = true;
         }
         Verdict::Refused(text, hint) => {
             return Err(Failure {
