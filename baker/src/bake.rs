@@ -63,6 +63,8 @@ pub mod raster;
 
 pub mod rows;
 
+pub mod links;
+
 pub mod subset;
 
 pub mod footprint;
@@ -640,7 +642,7 @@ fn summary(
         } else {
             0.0
         },
-        median_residual: fit::quantile([view], 0.5),
+        median_residual: backend::quantile([view], 0.5),
         camera: CameraFate::Given,
         moved_px: 0.0,
         gain: 1.0,

@@ -5,17 +5,12 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::footprint::add_tap;
+use super::links::{LINK_DOWN, LINK_RIGHT};
 use super::raster::NOTHING;
-use super::rows::{Entry, Rows};
+use super::rows::{Entry, Rows, add_tap};
 use super::scene::Scene;
 use crate::progress::{Ticker, ticked, ticking, unit};
 use crate::spans;
-
-/// Link bit: the texel and its right neighbour are on one surface.
-pub const LINK_RIGHT: u8 = 1;
-/// Link bit: the texel and its lower neighbour are on one surface.
-pub const LINK_DOWN: u8 = 2;
 
 /// Layout of a texture. Texels are numbered row by row from the top.
 #[derive(Clone, Debug)]
@@ -256,10 +251,7 @@ pub(super) fn most_length(size: usize) -> f64 {
 }
 
 fn seams(scene: &Scene) -> Rows {
-    let mut rows = Rows {
-        starts: vec![0],
-        ..Rows::default()
-    };
+    let mut rows = Rows::of_view(0);
     let pairs = pairs(scene);
     let whole: f64 = ticked(pairs.iter())
         .map(|pair| f64::from(longest(scene, pair)))
@@ -305,10 +297,7 @@ fn tie(scene: &Scene, pair: &[Side; 2], share: f32, rows: &mut Rows) -> usize {
         let (p, q) = (at(a), at(b));
         add_tap(&mut footprint, scene.size, p[0], p[1], 1.0);
         add_tap(&mut footprint, scene.size, q[0], q[1], -1.0);
-        rows.entries.extend_from_slice(&footprint);
-        rows.starts.push(rows.entries.len() as u32);
-        rows.colours.push([0; 4]);
-        rows.pixels.push(0);
+        rows.push(&footprint, [0; 4], 0);
     }
     steps as usize
 }

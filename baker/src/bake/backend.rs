@@ -18,6 +18,7 @@ use proto::plan::RowsHeld;
 use proto::table::View;
 
 use super::footprint::MIN_ALPHA;
+pub use super::pixel_mask::BLOCK;
 use super::pixel_mask::PixelMask;
 use super::rows::Rows;
 use super::scene::Scene;
@@ -83,10 +84,6 @@ pub fn alpha_weight(alpha: u8) -> f32 {
     above * above.sqrt()
 }
 
-/// Edge in pixels of the blocks by which neighbourhood weights are averaged. Occluders and highlights are connected
-/// regions: a pixel among outliers is an outlier too, even if few other views contradict it.
-pub const BLOCK: u32 = 8;
-
 /// A row's weight is multiplied by this power of the mean robust weight of the 3×3 blocks around it (the neighbourhood
 /// weight). 0, 1, 2 and 4 give 41.4, 46.9, 47.4 and 47.6 dB on a set with occluders in three of forty views; on a clean
 /// set 1 and 2 differ by 0.004 dB.
@@ -105,10 +102,30 @@ pub struct ViewResiduals {
     pub sum_squares: f64,
 }
 
+/// The residual below which this share of the pixels of all `views` lies.
+#[must_use]
+pub fn quantile<'a>(views: impl IntoIterator<Item = &'a ViewResiduals>, share: f64) -> f32 {
+    let mut histogram = [0u64; BINS];
+    for view in views {
+        for (sum, count) in histogram.iter_mut().zip(view.histogram) {
+            *sum += u64::from(count);
+        }
+    }
+    let wanted = (histogram.iter().sum::<u64>() as f64 * share) as u64;
+    let mut seen = 0;
+    for (bin, count) in histogram.into_iter().enumerate() {
+        seen += count;
+        if seen > wanted {
+            return bin_middle(bin);
+        }
+    }
+    0.0
+}
+
 /// Links and seam constraints ("ties"): which texels belong together where no pixel says so.
 #[derive(Clone, Debug, Default)]
 pub struct Ties {
-    /// [`super::atlas::LINK_RIGHT`] and [`super::atlas::LINK_DOWN`] of each texel.
+    /// [`super::links::LINK_RIGHT`] and [`super::links::LINK_DOWN`] of each texel.
     pub links: Vec<u8>,
     /// Rows that should be 0: the two sides of each place along a seam.
     pub seams: Rows,

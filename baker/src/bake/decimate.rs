@@ -32,19 +32,17 @@ pub(super) mod cells;
 mod shown;
 mod survey;
 
-use std::borrow::Borrow;
 use std::convert::Infallible;
 
-use proto::table::{Camera, View};
 use rayon::prelude::*;
 
 use super::ahead::ahead;
 use super::atlas::Atlas;
 use super::backend::{BLOCK, RowMemory};
-use super::footprint::MIN_ALPHA;
 use super::pixel_mask::{ALL, PixelMask, hash};
 use super::scene::Scene;
 use cells::Look;
+pub(super) use cells::{Head, Mask};
 use shown::{Enough, Shown};
 pub(super) use survey::{Sightings, Survey};
 
@@ -91,45 +89,6 @@ impl Decimator<'_> {
 /// Up to so many opaque pixels none is left out, if the memory is large enough.
 pub(super) fn enough(atlas: &Atlas) -> f64 {
     ENOUGH.pixels * atlas.covered as f64
-}
-
-/// A view's index, size and camera.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Head {
-    pub(super) index: u32,
-    /// Width and height in pixels.
-    pub(super) size: [u32; 2],
-    pub(super) camera: Camera,
-}
-
-/// The data of a view that decides on its rows.
-pub(super) trait Mask: Sync {
-    fn head(&self) -> Head;
-
-    /// Whether a pixel may have a row.
-    fn counts(&self, pixel: usize) -> bool;
-
-    /// Number of pixels that may have a row.
-    fn counting(&self) -> usize {
-        let [width, height] = self.head().size;
-        let pixels = 0..width as usize * height as usize;
-        pixels.filter(|&pixel| self.counts(pixel)).count()
-    }
-}
-
-impl<V: Borrow<View> + Sync> Mask for V {
-    fn head(&self) -> Head {
-        let view = self.borrow();
-        Head {
-            index: view.index,
-            size: [view.width, view.height],
-            camera: view.camera,
-        }
-    }
-
-    fn counts(&self, pixel: usize) -> bool {
-        self.borrow().pixels[pixel][3] >= MIN_ALPHA
-    }
 }
 
 /// Threads that compute the decision.

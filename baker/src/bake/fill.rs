@@ -9,7 +9,8 @@ use std::cell::OnceCell;
 
 use rayon::prelude::*;
 
-use super::atlas::{Atlas, LINK_DOWN, LINK_RIGHT, barycentrics};
+use super::atlas::{Atlas, barycentrics};
+use super::links::neighbours;
 use super::pull_push::pull_push;
 use super::raster::NOTHING;
 use super::scene::Scene;
@@ -214,20 +215,7 @@ fn near(atlas: &Atlas, texels: &[[f32; 4]], size: usize) -> Vec<bool> {
     let mut near: Vec<bool> = ticking(texels.par_iter())
         .map(|texel| texel[3] > 0.0)
         .collect();
-    let around = |texel: usize| {
-        let linked = |at: Option<usize>, link: u8, other: Option<usize>| {
-            other.filter(|_| at.is_some_and(|at| atlas.links[at] & link != 0))
-        };
-        let left = texel.checked_sub(1).filter(|_| !texel.is_multiple_of(size));
-        let above = texel.checked_sub(size);
-        let around = [
-            linked(Some(texel), LINK_RIGHT, Some(texel + 1)),
-            linked(Some(texel), LINK_DOWN, Some(texel + size)),
-            linked(left, LINK_RIGHT, left),
-            linked(above, LINK_DOWN, above),
-        ];
-        around.into_iter().flatten()
-    };
+    let around = |texel: usize| neighbours(&atlas.links, size, texel);
     // Most texels are observed, and so are all around them.
     let at_rim = |&texel: &usize| near[texel] && around(texel).any(|other| !near[other]);
     let mut front: Vec<usize> = ticking((0..texels.len()).into_par_iter())

@@ -12,7 +12,9 @@
 //! Views that contradict the others everywhere (outlier views, [`doubted`]) are found after the first round. Then λ is
 //! found again without them, and all rounds run again.
 
-use super::backend::{BINS, Backend, BackendError, Belief, Strength, ViewResiduals, bin_middle};
+use super::backend::{
+    Backend, BackendError, Belief, Strength, ViewResiduals, bin_middle, quantile,
+};
 use super::plan::{Plan, Round, Smoothness};
 use super::subset::ONE_IN;
 
@@ -91,26 +93,6 @@ pub struct Fitted {
     pub doubted: Vec<u32>,
     /// See [`replay`].
     pub course: Course,
-}
-
-/// The residual below which this share of the pixels of all `views` lies.
-#[must_use]
-pub fn quantile<'a>(views: impl IntoIterator<Item = &'a ViewResiduals>, share: f64) -> f32 {
-    let mut histogram = [0u64; BINS];
-    for view in views {
-        for (sum, count) in histogram.iter_mut().zip(view.histogram) {
-            *sum += u64::from(count);
-        }
-    }
-    let wanted = (histogram.iter().sum::<u64>() as f64 * share) as u64;
-    let mut seen = 0;
-    for (bin, count) in histogram.into_iter().enumerate() {
-        seen += count;
-        if seen > wanted {
-            return bin_middle(bin);
-        }
-    }
-    0.0
 }
 
 /// 1.4826 · median: the standard deviation if the residuals were normal.

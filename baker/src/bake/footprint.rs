@@ -7,7 +7,7 @@ use proto::table::View;
 use rayon::prelude::*;
 
 use super::raster::{NOTHING, Projected, raster};
-use super::rows::{Entry, Rows};
+use super::rows::{Entry, Rows, add_tap};
 use super::scene::Scene;
 use crate::progress::unit;
 
@@ -66,11 +66,7 @@ fn band_footprints(
     taps: u32,
     least: f32,
 ) -> Rows {
-    let mut rows = Rows {
-        view: view.index,
-        starts: vec![0],
-        ..Rows::default()
-    };
+    let mut rows = Rows::of_view(view.index);
     let own = (first * view.width) as usize..(end * view.width) as usize;
     let counts = |pixel: &[u8; 4]| pixel[3] >= MIN_ALPHA;
     if triangles.is_empty() || !view.pixels[own].iter().any(counts) {
@@ -83,8 +79,7 @@ fn band_footprints(
     for row in first..end {
         for column in 0..view.width {
             let pixel = (row * view.width + column) as usize;
-            let [red, green, blue, alpha] = view.pixels[pixel];
-            if alpha < MIN_ALPHA {
+            if !counts(&view.pixels[pixel]) {
                 continue;
             }
             footprint.clear();
@@ -110,10 +105,7 @@ fn band_footprints(
                     drop_least(&mut footprint, least);
                 }
                 scene.window.take(&mut footprint);
-                rows.entries.extend_from_slice(&footprint);
-                rows.starts.push(rows.entries.len() as u32);
-                rows.colours.push([red, green, blue, alpha]);
-                rows.pixels.push(pixel as u32);
+                rows.push(&footprint, view.pixels[pixel], pixel as u32);
             }
         }
     }
@@ -167,34 +159,6 @@ pub(super) fn texel_coords(
         coords[1] += weight * f64::from(v);
     }
     coords.map(|value| value as f32)
-}
-
-/// Adds a bilinear lookup at `(u, v)` texels, clamped to the edge, to a footprint. Merges texels that are already
-/// there.
-pub fn add_tap(footprint: &mut Vec<Entry>, size: u32, u: f32, v: f32, share: f32) {
-    let last = size as i32 - 1;
-    let (x, y) = (u - 0.5, v - 0.5);
-    let (x0, y0) = (x.floor(), y.floor());
-    let (fx, fy) = (x - x0, y - y0);
-    // Saturating: a lookup however far outside is one of the edge.
-    let clamp = |value: f32, offset| (value as i32).saturating_add(offset).clamp(0, last) as u32;
-    for (dy, wy) in [(0, 1.0 - fy), (1, fy)] {
-        for (dx, wx) in [(0, 1.0 - fx), (1, fx)] {
-            let weight = wx * wy * share;
-            if weight == 0.0 {
-                continue;
-            }
-            let texel = clamp(y0, dy) * size + clamp(x0, dx);
-            match footprint
-                .iter_mut()
-                .rev()
-                .find(|entry| entry.texel == texel)
-            {
-                Some(entry) => entry.weight += weight,
-                None => footprint.push(Entry { texel, weight }),
-            }
-        }
-    }
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use proto::table::View;
 use rayon::prelude::*;
 
 use super::backend::RowMemory;
+use super::colour::Observed;
 use super::footprint::{BAND, footprints};
 use super::rows::{Entry, Rows};
 use super::scene::Scene;
@@ -116,6 +117,16 @@ pub(super) struct Group<'a> {
 pub(super) struct Chunk<'a> {
     pub(super) rows: &'a Rows,
     pub(super) weights: &'a [f32],
+}
+
+impl Chunk<'_> {
+    /// Weight of each channel of a row: robust weight times squared slope.
+    pub(super) fn channel_weights(&self, row: usize, table: &[Observed; 256]) -> [f32; 3] {
+        let colour = self.rows.colours[row];
+        std::array::from_fn(|channel| {
+            self.weights[row] * table[colour[channel] as usize].slope_squared
+        })
+    }
 }
 
 /// The rows of all views and their weights.

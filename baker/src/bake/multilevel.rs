@@ -25,8 +25,10 @@
 
 use rayon::prelude::*;
 
-use super::normal::Sums;
 use crate::progress::ticking;
+
+/// One sum for each texel or cell, by channel.
+pub(super) type Sums = Vec<[f32; 4]>;
 
 /// Levels, of cells of 2, 4 and 8 texels squared.
 pub(super) const LEVELS: u32 = 3;

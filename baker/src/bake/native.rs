@@ -15,8 +15,8 @@ use super::backend::{
     BINS, BLOCK, Backend, BackendError, Belief, CONSENSUS_POWER, RowMemory, Strength, Ties,
     ViewResiduals, alpha_weight, bin_of, robust_weight,
 };
-use super::colour::{Observed, observed, to_display};
-use super::held::{Chunk, Held, Room, WeighedRows};
+use super::colour::{observed, to_display};
+use super::held::{Held, Room, WeighedRows};
 use super::normal::{Normal, TOLD_CHUNKS, conjugate_gradients};
 use super::rows::Rows;
 use super::scene::Scene;
@@ -105,7 +105,8 @@ pub(super) fn apply_consensus(
     let pixels = || chunks.iter().flat_map(|rows| &rows.pixels);
     let mut blocks = vec![[0.0f32; 2]; across * down];
     let exist = chunks.iter().flat_map(|rows| {
-        (0..rows.len()).map(move |row| subset.is_none_or(|window| rows.in_subset(row, window)))
+        (0..rows.len())
+            .map(move |row| subset.is_none_or(|window| window.row_in_subset(rows.row(row))))
     });
     for ((&pixel, &weight), exists) in pixels().zip(&*weights).zip(exist) {
         if !exists {
@@ -135,18 +136,6 @@ pub(super) fn apply_consensus(
     for (&pixel, weight) in pixels().zip(weights) {
         *weight *= around[block(pixel)];
     }
-}
-
-/// `A_p x` of row `p`.
-pub(super) fn predict(rows: &Rows, row: usize, texels: &[[f32; 4]]) -> [f32; 4] {
-    let mut sum = [0.0; 4];
-    for entry in rows.row(row) {
-        let texel = &texels[entry.texel as usize];
-        for channel in 0..4 {
-            sum[channel] += entry.weight * texel[channel];
-        }
-    }
-    sum
 }
 
 /// Root mean square over the channels of a row's residual in sRGB.
@@ -260,12 +249,12 @@ impl Backend for Native {
                         unit();
                     }
                     for row in 0..rows.len() {
-                        if subset.is_some_and(|window| !rows.in_subset(row, window)) {
+                        if subset.is_some_and(|window| !window.row_in_subset(rows.row(row))) {
                             continue;
                         }
                         sum.rows += 1;
                         let residual =
-                            residual(predict(rows, row, texels), rows.colours[row], blend);
+                            residual(rows.predict(row, texels), rows.colours[row], blend);
                         sum.histogram[bin_of(residual)] += 1;
                         sum.sum_squares += f64::from(residual) * f64::from(residual);
                     }
@@ -299,11 +288,12 @@ impl Backend for Native {
                             .enumerate()
                             .with_min_len(1 << 10)
                             .for_each(|(row, weight)| {
-                                if subset.is_some_and(|window| !rows.in_subset(row, window)) {
+                                if subset.is_some_and(|window| !window.row_in_subset(rows.row(row)))
+                                {
                                     *weight = 0.0;
                                     return;
                                 }
-                                let sum = predict(rows, row, texels);
+                                let sum = rows.predict(row, texels);
                                 let residual = residual(sum, rows.colours[row], blend);
                                 *weight = robust_weight(residual, scale);
                             });
@@ -355,7 +345,7 @@ impl Backend for Native {
         let sums = self.normal.scatter(rows, |chunk, row| {
             let colour = chunk.rows.colours[row];
             let weight = alpha_weight(colour[3]);
-            let off = deviation(predict(chunk.rows, row, texels), colour, blend);
+            let off = deviation(chunk.rows.predict(row, texels), colour, blend);
             [weight * off, weight, 0.0, 0.0]
         });
         let mean = |[off, weight, ..]: [f32; 4]| if weight > 0.0 { off / weight } else { -1.0 };
@@ -385,14 +375,6 @@ impl Backend for Native {
     fn peak_memory(&self) -> u64 {
         0
     }
-}
-
-/// Weight of each channel of a row: robust weight times squared slope.
-pub(super) fn channel_weights(chunk: Chunk<'_>, row: usize, table: &[Observed; 256]) -> [f32; 3] {
-    let colour = chunk.rows.colours[row];
-    std::array::from_fn(|channel| {
-        chunk.weights[row] * table[colour[channel] as usize].slope_squared
-    })
 }
 
 #[cfg(test)]

@@ -6,21 +6,17 @@
 use proto::job::Blend;
 use rayon::prelude::*;
 
-use super::atlas::{LINK_DOWN, LINK_RIGHT};
 use super::backend::{Strength, Ties};
 use super::colour::{Observed, observed, slope_squared};
 use super::held::{Chunk, WeighedRows};
-use super::multilevel::{self, Hold, Multilevel};
-use super::native::{channel_weights, predict};
+use super::links::neighbours;
+use super::multilevel::{Hold, Multilevel, Sums, share};
 use super::rows::Rows;
 use crate::progress::{Ticker, ticking, unit};
 
 /// A lane reports its progress after so many chunks, each of a few pixel rows: one system call for each would be too
 /// many.
 pub(super) const TOLD_CHUNKS: usize = 16;
-
-/// One sum for each texel.
-pub(super) type Sums = Vec<[f32; 4]>;
 
 /// Scratch memory and diagonal of the normal matrix.
 #[derive(Debug)]
@@ -135,7 +131,7 @@ impl Normal {
     ) {
         let table = observed(blend);
         let mut diagonal = self.sum(rows, true, |chunk, row| {
-            let [r, g, b] = channel_weights(chunk, row, table);
+            let [r, g, b] = chunk.channel_weights(row, table);
             counts(chunk, row).then_some([r, g, b, chunk.weights[row]])
         });
         let (sum, count) = ticking(diagonal.par_iter())
@@ -165,7 +161,7 @@ impl Normal {
         ticking(diagonal.par_iter_mut())
             .enumerate()
             .for_each(|(texel, d)| {
-                for other in neighbours(&ties.links, size, texel).into_iter().flatten() {
+                for other in neighbours(&ties.links, size, texel) {
                     for channel in 0..3 {
                         d[channel] += link(lambda[texel][channel], lambda[other][channel]);
                     }
@@ -188,7 +184,7 @@ impl Normal {
     /// What holds each texel: the part of its diagonal from links, and the rest.
     fn holds(&self, ties: &Ties) -> impl Fn(usize) -> Hold + Sync {
         let (size, lambda, diagonal) = (self.size, &self.lambda, &self.diagonal);
-        let links = move |texel: usize| neighbours(&ties.links, size, texel).into_iter().flatten();
+        let links = move |texel: usize| neighbours(&ties.links, size, texel);
         let link = move |one: usize, other: usize, c: usize| link(lambda[one][c], lambda[other][c]);
         let held = move |texel: usize| -> [[f32; 2]; 3] {
             std::array::from_fn(|c| {
@@ -198,9 +194,7 @@ impl Normal {
         };
         let shares: Vec<[f32; 3]> = ticking((0..self.texels).into_par_iter())
             .with_min_len(1 << 10)
-            .map(|texel| {
-                std::array::from_fn(|c| multilevel::share(lambda[texel][c], diagonal[texel][c]))
-            })
+            .map(|texel| std::array::from_fn(|c| share(lambda[texel][c], diagonal[texel][c])))
             .collect();
         move |texel| {
             let share = shares[texel];
@@ -242,10 +236,7 @@ impl Normal {
             .enumerate()
             .with_min_len(1 << 12)
             .for_each(|(texel, sum)| {
-                for other in neighbours(&ties.links, self.size, texel)
-                    .into_iter()
-                    .flatten()
-                {
+                for other in neighbours(&ties.links, self.size, texel) {
                     for channel in 0..3 {
                         let lambda = link(self.lambda[texel][channel], self.lambda[other][channel]);
                         sum[channel] += lambda * (x[texel][channel] - x[other][channel]);
@@ -254,7 +245,7 @@ impl Normal {
             });
         let seams = &ties.seams;
         for row in 0..seams.len() {
-            let difference = predict(seams, row, x);
+            let difference = seams.predict(row, x);
             let weight = self.seam_weights(seams, row);
             for entry in seams.row(row) {
                 for channel in 0..3 {
@@ -278,8 +269,8 @@ impl Normal {
             if !counts(chunk, row) {
                 return None;
             }
-            let weights = channel_weights(chunk, row, table);
-            let predicted = predict(chunk.rows, row, x);
+            let weights = chunk.channel_weights(row, table);
+            let predicted = chunk.rows.predict(row, x);
             let colour = chunk.rows.colours[row];
             let value =
                 |channel: usize| weights[channel] * (predicted[channel] - b(colour[channel]));
@@ -325,22 +316,6 @@ fn link(one: f32, other: f32) -> f32 {
 /// Whether a row has any weight: whole views have none while they judge λ.
 fn counts(chunk: Chunk<'_>, row: usize) -> bool {
     chunk.weights[row] != 0.0
-}
-
-/// Linked neighbours: right, left, below, above.
-fn neighbours(links: &[u8], size: usize, texel: usize) -> [Option<usize>; 4] {
-    let linked = |at: Option<usize>, link: u8, other: Option<usize>| {
-        at.filter(|&at| links.get(at).is_some_and(|bits| bits & link != 0))
-            .and(other)
-    };
-    let left = (!texel.is_multiple_of(size)).then(|| texel.wrapping_sub(1));
-    let above = texel.checked_sub(size);
-    [
-        linked(Some(texel), LINK_RIGHT, Some(texel + 1)),
-        linked(left, LINK_RIGHT, left),
-        linked(Some(texel), LINK_DOWN, Some(texel + size)),
-        linked(above, LINK_DOWN, above),
-    ]
 }
 
 /// `Σ a · b` by channel, in blocks that do not depend on the number of threads.

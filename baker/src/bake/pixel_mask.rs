@@ -5,7 +5,9 @@ use std::collections::HashMap;
 use proto::table::View;
 use rayon::prelude::*;
 
-use super::backend::BLOCK;
+/// Edge in pixels of the blocks by which neighbourhood weights are averaged. Occluders and highlights are connected
+/// regions: a pixel among outliers is an outlier too, even if few other views contradict it.
+pub const BLOCK: u32 = 8;
 
 /// Pixels of a block.
 pub(super) const ALL: u8 = (BLOCK * BLOCK) as u8;

@@ -19,7 +19,7 @@ use rayon::prelude::*;
 
 use super::backend::robust_weight;
 use super::footprint::{BAND, MIN_ALPHA, footprints};
-use super::native::{apply_consensus, predict, residual};
+use super::native::{apply_consensus, residual};
 use super::raster::{NOTHING, Projected, raster};
 use super::scene::Scene;
 use crate::encode::png::{self, PngError};
@@ -148,7 +148,7 @@ fn codes(
         .par_iter()
         .flat_map_iter(|rows| {
             (0..rows.len()).map(move |row| {
-                let predicted = predict(rows, row, texels);
+                let predicted = rows.predict(row, texels);
                 robust_weight(residual(predicted, rows.colours[row], blend), scale)
             })
         })

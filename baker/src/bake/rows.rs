@@ -6,13 +6,11 @@
 //! ([`LEAST_ENTRY`](super::footprint::LEAST_ENTRY)). A pixel has a row only if every tap hits the mesh and its alpha is
 //! at least [`MIN_ALPHA`](super::footprint::MIN_ALPHA). [`alpha_weight`](super::backend::alpha_weight) weighs the row.
 
-use super::window::Window;
-
 /// One texel of a footprint.
 #[derive(Clone, Copy, Debug, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 pub struct Entry {
-    /// `row · size + column`, in a [`Window`].
+    /// `row · size + column`, in a [`Window`](super::window::Window).
     pub texel: u32,
     /// Share of the pixel, 0-1.
     pub weight: f32,
@@ -34,6 +32,24 @@ pub struct Rows {
 }
 
 impl Rows {
+    /// Without rows yet.
+    #[must_use]
+    pub fn of_view(view: u32) -> Self {
+        Self {
+            view,
+            starts: vec![0],
+            ..Self::default()
+        }
+    }
+
+    /// Adds a row.
+    pub fn push(&mut self, entries: &[Entry], colour: [u8; 4], pixel: u32) {
+        self.entries.extend_from_slice(entries);
+        self.starts.push(self.entries.len() as u32);
+        self.colours.push(colour);
+        self.pixels.push(pixel);
+    }
+
     /// Number of rows.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -46,16 +62,50 @@ impl Rows {
         self.colours.is_empty()
     }
 
-    /// Whether a row is in the subset ([`Window::in_subset`]), by the first of its texels.
-    #[must_use]
-    pub fn in_subset(&self, row: usize, window: &Window) -> bool {
-        let first = self.row(row).iter().map(|entry| entry.texel).min();
-        first.is_some_and(|texel| window.in_subset(texel))
-    }
-
     /// Entries of a row.
     #[must_use]
     pub fn row(&self, row: usize) -> &[Entry] {
         &self.entries[self.starts[row] as usize..self.starts[row + 1] as usize]
+    }
+
+    /// What a row shows of the texels: `A_p x`.
+    #[must_use]
+    pub fn predict(&self, row: usize, texels: &[[f32; 4]]) -> [f32; 4] {
+        let mut sum = [0.0; 4];
+        for entry in self.row(row) {
+            let texel = &texels[entry.texel as usize];
+            for channel in 0..4 {
+                sum[channel] += entry.weight * texel[channel];
+            }
+        }
+        sum
+    }
+}
+
+/// Adds a bilinear lookup at `(u, v)` texels, clamped to the edge, to a footprint. Merges texels that are already
+/// there.
+pub fn add_tap(footprint: &mut Vec<Entry>, size: u32, u: f32, v: f32, share: f32) {
+    let last = size as i32 - 1;
+    let (x, y) = (u - 0.5, v - 0.5);
+    let (x0, y0) = (x.floor(), y.floor());
+    let (fx, fy) = (x - x0, y - y0);
+    // Saturating: a lookup however far outside is one of the edge.
+    let clamp = |value: f32, offset| (value as i32).saturating_add(offset).clamp(0, last) as u32;
+    for (dy, wy) in [(0, 1.0 - fy), (1, fy)] {
+        for (dx, wx) in [(0, 1.0 - fx), (1, fx)] {
+            let weight = wx * wy * share;
+            if weight == 0.0 {
+                continue;
+            }
+            let texel = clamp(y0, dy) * size + clamp(x0, dx);
+            match footprint
+                .iter_mut()
+                .rev()
+                .find(|entry| entry.texel == texel)
+            {
+                Some(entry) => entry.weight += weight,
+                None => footprint.push(Entry { texel, weight }),
+            }
+        }
     }
 }

@@ -4,6 +4,7 @@
 //! | module | input → output |
 //! |---|---|
 //! | `unfold` | seams → the seam that each gutter texel continues; texels → gutter, from the face beyond |
+//! | `side` | a seam's side: its place, direction and chart |
 //! | `rows` | seams → lookups of both sides at each level, and what both should show |
 //! | `hierarchy` | texels that may move → their mip texels, coarse over fine |
 //! | `lookups` | rows and nodes → what rows see of the nodes, and what they give back to them |
@@ -25,6 +26,7 @@
 mod hierarchy;
 mod lookups;
 mod rows;
+mod side;
 mod solve;
 mod unfold;
 
@@ -38,44 +40,11 @@ use super::raster::NOTHING;
 use super::scene::Scene;
 use crate::progress::{ticked, ticking, unit};
 use crate::step_times::timed;
+use side::{NO_CHART, SHORTEST, Side};
 use solve::Agreement;
 
-const NO_CHART: u32 = u32::MAX;
 /// Nearer than this in texels, two sides of an edge are one place of the texture.
 const SAME: f64 = 1e-3;
-/// Shorter than this in texels, a side has no direction to unfold along.
-const SHORTEST: f64 = 1e-4;
-
-/// One side of a seam, in texels.
-#[derive(Clone, Copy, Debug)]
-struct Side {
-    ends: [[f64; 2]; 2],
-    /// Unit vector across the edge, into the triangle.
-    inward: [f64; 2],
-    chart: u32,
-}
-
-impl Side {
-    fn length(&self) -> f64 {
-        let [a, b] = self.ends;
-        (b[0] - a[0]).hypot(b[1] - a[1])
-    }
-
-    /// The place `share` of the way along the side.
-    fn at(&self, share: f64) -> [f64; 2] {
-        let [a, b] = self.ends;
-        [0, 1].map(|axis| a[axis] + share * (b[axis] - a[axis]))
-    }
-}
-
-/// The texture in linear light, and the chart of each texel.
-#[derive(Clone, Copy)]
-struct Charted<'a> {
-    texels: &'a [[f32; 4]],
-    charts: &'a [u32],
-    size: usize,
-}
-
 /// The part of mending a texture's seams that depends only on its charts and observed weights, and is prepared before
 /// the texels exist.
 #[derive(Debug)]

@@ -19,7 +19,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::atlas::{LINK_DOWN, LINK_RIGHT};
+use super::links::{LINK_DOWN, LINK_RIGHT};
 use super::rows::{Entry, Rows};
 use super::subset;
 
@@ -272,6 +272,13 @@ impl Window {
         }
     }
 
+    /// Whether a row is in the subset, by the first of its texels.
+    #[must_use]
+    pub fn row_in_subset(&self, row: &[Entry]) -> bool {
+        let first = row.iter().map(|entry| entry.texel).min();
+        first.is_some_and(|texel| self.in_subset(texel))
+    }
+
     /// Links of the window's texels, from those of the texture. Links between squares that are not adjacent here are
     /// dropped.
     #[must_use]
@@ -314,22 +321,17 @@ impl Window {
         if self.is_whole() {
             return rows.clone();
         }
-        let mut own = Rows {
-            view: rows.view,
-            starts: vec![0],
-            ..Rows::default()
-        };
+        let mut own = Rows::of_view(rows.view);
         for row in 0..rows.len() {
-            let entries = rows.row(row).iter();
-            let within = entries.map(|entry| match self.texel(entry.texel) {
-                (texel, true) => Some(Entry { texel, ..*entry }),
-                (_, false) => None,
-            });
+            let within = rows
+                .row(row)
+                .iter()
+                .map(|entry| match self.texel(entry.texel) {
+                    (texel, true) => Some(Entry { texel, ..*entry }),
+                    (_, false) => None,
+                });
             if let Some(entries) = within.collect::<Option<Vec<Entry>>>() {
-                own.entries.extend(entries);
-                own.starts.push(own.entries.len() as u32);
-                own.colours.push(rows.colours[row]);
-                own.pixels.push(rows.pixels[row]);
+                own.push(&entries, rows.colours[row], rows.pixels[row]);
             }
         }
         own

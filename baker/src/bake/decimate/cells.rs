@@ -1,13 +1,13 @@
 //! Cells of the surface, and what each view shows of them: the cell of each sample, and how coarsely.
 
+use std::borrow::Borrow;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use proto::table::Camera;
+use proto::table::{Camera, View};
 use rayon::prelude::*;
 
-use super::{Head, Mask};
 use crate::bake::atlas::{Atlas, charts};
-use crate::bake::footprint::texel_coords;
+use crate::bake::footprint::{MIN_ALPHA, texel_coords};
 use crate::bake::raster::{NOTHING, Projected, raster};
 use crate::bake::scene::Scene;
 use crate::pace;
@@ -17,6 +17,45 @@ use crate::progress::{each, expect, unit};
 pub(in crate::bake) const EDGE: u32 = 8;
 /// Rows of samples in one unit of work.
 const BAND: u32 = 32;
+
+/// A view's index, size and camera.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(in crate::bake) struct Head {
+    pub(in crate::bake) index: u32,
+    /// Width and height in pixels.
+    pub(in crate::bake) size: [u32; 2],
+    pub(in crate::bake) camera: Camera,
+}
+
+/// The data of a view that decides on its rows.
+pub(in crate::bake) trait Mask: Sync {
+    fn head(&self) -> Head;
+
+    /// Whether a pixel may have a row.
+    fn counts(&self, pixel: usize) -> bool;
+
+    /// Number of pixels that may have a row.
+    fn counting(&self) -> usize {
+        let [width, height] = self.head().size;
+        let pixels = 0..width as usize * height as usize;
+        pixels.filter(|&pixel| self.counts(pixel)).count()
+    }
+}
+
+impl<V: Borrow<View> + Sync> Mask for V {
+    fn head(&self) -> Head {
+        let view = self.borrow();
+        Head {
+            index: view.index,
+            size: [view.width, view.height],
+            camera: view.camera,
+        }
+    }
+
+    fn counts(&self, pixel: usize) -> bool {
+        self.borrow().pixels[pixel][3] >= MIN_ALPHA
+    }
+}
 
 /// A square of the texture, as far as one chart lies in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,8 +5,7 @@
 //! judged too. A view with larger residuals than most, nearly everywhere, is an outlier. It still counts where it is
 //! alone, so what no other view shows keeps its colour.
 
-use super::quantile;
-use crate::bake::backend::{Belief, ViewResiduals};
+use crate::bake::backend::{Belief, ViewResiduals, quantile};
 
 /// Quantile of a view's residuals that is compared: highlights and occluders may cover more than half of a view.
 const SHARE: f64 = 0.2;

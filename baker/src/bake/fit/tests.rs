@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::bake::atlas::Atlas;
-use crate::bake::backend::bin_of;
+use crate::bake::backend::{BINS, bin_of};
 use crate::bake::fixture::{Random, around, camera, cube, paint, ties, view, waves};
 use crate::bake::native::Native;
 use crate::bake::plan::Round;

@@ -433,7 +433,7 @@ pub fn in_pools(rows: &Rows, width: u32, window: &Window, taps: u32) -> InPools 
         }
         let (x, y) = (rows.pixels[row] % width, rows.pixels[row] / width);
         let block = y / BLOCK * width.div_ceil(BLOCK) + x / BLOCK;
-        let kind = (block, rows.in_subset(row, window));
+        let kind = (block, window.row_in_subset(rows.row(row)));
         order.push((kind, y % BLOCK * BLOCK + x % BLOCK, row));
     }
     order.sort_unstable();

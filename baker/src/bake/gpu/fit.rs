@@ -609,7 +609,7 @@ impl Fit {
                     rows.entries.extend(entries);
                     rows.starts.push(rows.entries.len() as u32);
                     let last = rows.starts.len() - 2;
-                    assert_eq!(rows.in_subset(last, &self.scene.window), in_subset);
+                    assert_eq!(self.scene.window.row_in_subset(rows.row(last)), in_subset);
                     assert_eq!(row.shape & 1 == 1, in_subset);
                     of_subset += u32::from(in_subset);
                     rows.colours.push(row.colour.to_le_bytes());

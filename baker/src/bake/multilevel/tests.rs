@@ -3,11 +3,11 @@
 use proto::job::Blend;
 
 use super::*;
-use crate::bake::atlas::{LINK_DOWN, LINK_RIGHT};
 use crate::bake::backend::{Strength, Ties};
 use crate::bake::colour::observed;
 use crate::bake::fixture::Random;
 use crate::bake::held::{Held, WeighedRows};
+use crate::bake::links::{LINK_DOWN, LINK_RIGHT};
 use crate::bake::normal::{Normal, conjugate_gradients};
 use crate::bake::rows::{Entry, Rows};
 
@@ -76,19 +76,14 @@ const EDGE: usize = 48;
 fn ramp(iterations: u32, levels: bool) -> Vec<f32> {
     let column = |texel: usize| texel % EDGE;
     let ends = |texel: &usize| column(*texel) == 0 || column(*texel) == EDGE - 1;
-    let mut rows = Rows {
-        starts: vec![0],
-        ..Rows::default()
-    };
+    let mut rows = Rows::of_view(0);
     for texel in (0..EDGE * EDGE).filter(ends) {
-        rows.entries.push(Entry {
+        let entry = Entry {
             texel: texel as u32,
             weight: 1.0,
-        });
-        rows.starts.push(rows.entries.len() as u32);
+        };
         let colour = if column(texel) == 0 { 51 } else { 204 };
-        rows.colours.push([colour, colour, colour, 255]);
-        rows.pixels.push(rows.pixels.len() as u32);
+        rows.push(&[entry], [colour, colour, colour, 255], rows.len() as u32);
     }
     let weights = vec![vec![1.0; rows.len()]];
     let held = Held::of_rows(vec![vec![rows]]);
@@ -111,10 +106,7 @@ fn ramp(iterations: u32, levels: bool) -> Vec<f32> {
     });
     let ties = Ties {
         links: links.collect(),
-        seams: Rows {
-            starts: vec![0],
-            ..Rows::default()
-        },
+        seams: Rows::of_view(0),
     };
     let strength = Strength {
         smoothness: 0.01,

@@ -5,6 +5,7 @@ use super::*;
 use crate::bake::backend::Strength;
 use crate::bake::fixture::Random;
 use crate::bake::held::Held;
+use crate::bake::links::{LINK_DOWN, LINK_RIGHT};
 use crate::bake::rows::Entry;
 
 const SIZE: usize = 6;
@@ -40,15 +41,14 @@ fn random_entries(random: &mut Random, count: usize, total: f32) -> Vec<Entry> {
 }
 
 fn rows(random: &mut Random, count: usize, entries: impl Fn(&mut Random) -> Vec<Entry>) -> Rows {
-    let mut rows = Rows {
-        starts: vec![0],
-        ..Rows::default()
-    };
+    let mut rows = Rows::of_view(0);
     for _ in 0..count {
-        rows.entries.extend(entries(random));
-        rows.starts.push(rows.entries.len() as u32);
-        rows.colours.push((random.next() as u32).to_le_bytes());
-        rows.pixels.push(rows.pixels.len() as u32);
+        let entries = entries(random);
+        rows.push(
+            &entries,
+            (random.next() as u32).to_le_bytes(),
+            rows.len() as u32,
+        );
     }
     rows
 }

@@ -9,8 +9,8 @@
 
 use rayon::prelude::*;
 
-use super::NO_CHART;
 use super::rows::Row;
+use super::side::NO_CHART;
 use crate::progress::{Ticker, ticked};
 
 pub(super) const NONE: u32 = u32::MAX;

@@ -3,7 +3,7 @@
 
 use rayon::prelude::*;
 
-use super::{Charted, Side};
+use super::side::{Charted, Side};
 use crate::bake::atlas::most_length;
 use crate::progress::ticking;
 use crate::survey::LEVELS;

@@ -7,13 +7,12 @@
 
 mod system;
 
-use proto::job::Blend;
 use rayon::prelude::*;
 
-use super::super::colour::{self, Space};
+use super::super::colour::Space;
 use super::hierarchy::Forest;
 use super::rows::{Row, levels, rows};
-use super::{Charted, NO_CHART, Side};
+use super::side::{Charted, NO_CHART, Side};
 use crate::progress::unit;
 use crate::step_times::{timed, timed_in_pool};
 use system::System;
@@ -27,12 +26,6 @@ const UNSEEN: f32 = 0.05;
 /// Anchor of the gutter: 2e-5 gives 2.5 steps at mip 3 on the statue's set and 8e-5 3.0, but the smaller it is, the
 /// more of the gutter turns black or white.
 const GUTTER: f32 = 5e-5;
-/// Weight of a lookup in a coarser mip, relative to one in the texture itself. The gutter is free to follow all the
-/// same, but charts of a few texels are not spoilt for mips in which they cannot be told apart. On the helmet's set
-/// 0.02, 0.06 and 0.2 leave 1.0, 1.0 and 1.1 steps at mip 0, and 1.6, 1.4 and 1.3 at mip 1.
-const COARSE: f32 = 0.06;
-/// τ: weight of the distance from the charts' colour, relative to a difference of the sides.
-const PULL: f32 = 0.3;
 /// Texels that are summed in sequence.
 const BLOCK: usize = 1 << 16;
 /// Iterations of each round. Texels that reach black or full light stay there in the second round. On the helmet's set
@@ -140,12 +133,4 @@ fn anchors(at: &[u32], charts: &[u32], observed: &[f32], length: f32) -> Vec<f32
         least + firm * (observed[texel] / mean).min(1.0).powi(2)
     };
     at.par_iter().map(anchor).collect()
-}
-
-/// Square of d(sRGB)/d(light); 1 where the values are not light.
-fn slope_squared(value: f32, space: Space) -> f32 {
-    match space {
-        Space::Colour(_) => colour::slope_squared(value, Blend::Linear),
-        Space::Data | Space::Direction => 1.0,
-    }
 }

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::{Charted, NO_CHART, SHORTEST, Side};
+use super::side::{Charted, NO_CHART, SHORTEST, Side};
 use crate::progress::{Ticker, ticked, ticking};
 
 /// Depth of the unfolded gutter in texels: half of the weight and more of a lookup at mip 3 lies within it.

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use proto::job::Blend;
 
-use crate::bake::atlas::{LINK_DOWN, LINK_RIGHT};
 use crate::bake::backend::{BLOCK, Belief, CONSENSUS_POWER, Strength, Ties};
 use crate::bake::colour::{observed, slope_squared, to_display};
+use crate::bake::links::{LINK_DOWN, LINK_RIGHT};
 use crate::bake::rows::Rows;
 
 pub(super) struct System<'a> {

@@ -8,9 +8,9 @@ use super::solve::{
     SIZE, STRENGTH, WIDTHS, double, job, largest_difference, random_texels, scarce, ties, views,
 };
 use super::{Options, ball, begin, device, options};
-use crate::bake::atlas::{LINK_DOWN, LINK_RIGHT};
 use crate::bake::backend::{Backend, Belief, Ties};
 use crate::bake::gpu::Gpu;
+use crate::bake::links::{LINK_DOWN, LINK_RIGHT};
 use crate::bake::native::Native;
 use crate::bake::rows::{Entry, Rows};
 use crate::bake::window::Window;
@@ -25,7 +25,7 @@ fn narrowed(rows: &[Rows], ties: &Ties) -> (Vec<Rows>, Ties) {
             starts: vec![0],
             ..Rows::default()
         };
-        for row in (0..rows.len()).filter(|&row| rows.in_subset(row, &Window::whole(SIZE))) {
+        for row in (0..rows.len()).filter(|&row| Window::whole(SIZE).row_in_subset(rows.row(row))) {
             for entry in rows.row(row) {
                 seen[entry.texel as usize] = true;
                 kept.entries.push(*entry);

@@ -2,8 +2,8 @@
 
 use proto::job::Blend;
 
-use super::super::super::Charted;
 use super::super::super::rows::{levels, rows};
+use super::super::super::side::Charted;
 use super::super::{ROUNDS, anchors};
 use super::*;
 use crate::bake::atlas::Atlas;
