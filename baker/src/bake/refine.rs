@@ -8,7 +8,9 @@
 //! | module | input → output |
 //! |---|---|
 //! | `early` | views that come before the mesh → refined views, with nothing left to do once it comes |
+//! | `intake` | views as they come → what is known of each |
 //! | `waiting` | views that came → a thread's next task |
+//! | `ahead` | views as they came → those that an adapter has taken meanwhile |
 //! | `pose` | six parameters → a moved camera, and its Jacobian |
 //! | `blur` | a plane of values → a smooth one |
 //! | `outline` | a view → its alpha as a plane; mesh and camera → coverage and depth as planes |
@@ -20,64 +22,52 @@
 //! | `judge` | verdicts on all views → which cameras stay after all, and the gain to divide out of each view |
 //! | `exposure` | a view and its gain → the view without it |
 //! | `mend` | all of that → final views, without pixels that show another surface than the simplified mesh |
-//! | `told` | what was done to each view → the same for a view that comes again, and the report |
+//! | `report` | what was done to each view → the same for a view that comes again, and the report |
 //!
 //! The mesh is fixed, so cameras need no other anchor. A simplified mesh has another silhouette than the pictures. So
 //! cameras are compared with the mesh before simplification, and where no camera makes the silhouettes agree, none is
 //! moved. On 40 views with noise of 0.2° and 0.2 %, silhouettes are 2.0 px apart without it and 0.006 px with it.
 
+mod ahead;
 mod blur;
 mod camera;
 mod coverage;
 mod early;
 mod exposure;
 mod gain;
+mod intake;
 mod judge;
 mod mend;
 mod outline;
 mod pose;
+mod report;
 mod silhouette;
 mod solve;
-mod told;
 mod waiting;
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, mpsc};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use proto::job::{Memory, Refine};
-use proto::message::{CameraFate, ExposureFate, Failure, Phase, StageTime};
+use proto::message::{ExposureFate, Failure, Phase};
 use proto::table::View;
 
-use super::decimate::{Decimation, Decimator, Decision, Mask, Sightings, Survey, Workers};
-use super::surface::{Elsewhere, Original};
-use crate::pace;
-use crate::progress::{PhaseClock, Progress, each};
+use super::decimate::{Decimation, Decimator, Decision, Sightings, Survey};
+use super::surface::Original;
+use crate::progress::{PhaseClock, Progress};
 use crate::step_times::{self, timed};
+pub(super) use ahead::Ahead;
+use ahead::{Took, await_pass};
 use camera::{Shape, Verdict};
-use early::Early;
-use mend::masking;
-use waiting::{Task, Waiting};
+use intake::{Examined, Intake, Meanwhile, Taken, fitted, masking};
 
 /// Bytes of views that may wait for each other. Jobs with less wait for their last view; of larger ones the first view
 /// is taken in before all are known.
 pub(super) fn held_bytes(memory: Memory) -> usize {
     usize::try_from(memory.held_view_bytes()).unwrap_or(usize::MAX)
-}
-
-/// An adapter that works beside the processor, and takes views in while they are refined: most stay as they came.
-/// Calls fail with the adapter's error.
-pub(super) trait Ahead: Send {
-    /// Takes views in as they came, without the decimated pixels.
-    fn take(&mut self, views: &[&View], decimation: Option<&Decimation>) -> Result<(), Failure>;
-
-    /// Expected duration of one pass.
-    fn pass(&self) -> Duration;
-
-    /// Drops all that it took, since some views changed.
-    fn forget(&mut self) -> Result<(), Failure>;
 }
 
 /// Stands between the views and the bake.
@@ -87,7 +77,10 @@ pub(super) struct Refiner<'a> {
     held_bytes: usize,
     /// If set, pixels that show another surface are masked.
     masks: Option<&'a Original>,
-    early: Early,
+    /// Views that came before the mesh.
+    early: Examined,
+    /// Whether those are all views, with final cameras and exposures.
+    settled: bool,
     /// Whether views wait for each other.
     held: bool,
     /// If set, pixels may be decimated.
@@ -104,58 +97,13 @@ pub(super) struct Refiner<'a> {
     spread: Option<f64>,
 }
 
-/// What an adapter took ahead, and the decision on the rows.
-struct Took {
-    taken: usize,
-    decision: Decision,
-    steps: Vec<StageTime>,
-}
-
-/// Views as they came and what is known of them. `ended` says that none follows, `waited` how long they were waited
-/// for.
-struct Looked {
-    views: Vec<Arc<View>>,
-    verdicts: Vec<Verdict>,
-    /// Pixels that show another surface, of views examined before the mesh came.
-    elsewhere: Vec<Option<Elsewhere>>,
-    ended: bool,
-    waited: Duration,
-}
-
-/// Shared by the threads that take views in, examine them, and hand them to an adapter.
-#[derive(Debug, Default)]
-struct Meanwhile<'a> {
-    waiting: Waiting,
-    /// Statistics of the atlas, where pixels may be decimated.
-    survey: Option<&'a Survey<'a>>,
-    /// The mesh has not come yet.
-    early: bool,
-    /// The views are final; only taking them in is left.
-    settled: bool,
-    /// Some view's camera was moved.
-    moved: AtomicBool,
-    /// No view follows.
-    all: AtomicBool,
-}
-
-impl Meanwhile<'_> {
-    /// Whether all views so far stay whole, whatever follows that shows no more than they do.
-    fn all_stay(&self) -> bool {
-        !self.survey.is_some_and(Survey::has_begun)
-    }
-
-    /// Decides on the rows of all views, once all have come: a part of them says nothing about all.
-    fn decide(&self) -> Decision {
-        let survey = self.survey.filter(|_| self.all.load(Ordering::Relaxed));
-        let workers = match self.settled {
-            true => Workers::Pool,
-            false => Workers::Own,
-        };
-        survey.map_or(Decision::AllFit, |survey| {
-            timed("looks", || self.waiting.await_looks());
-            timed("decimation", || survey.decide(workers))
-        })
-    }
+/// Views that were examined, the gains to divide out of them, and what an adapter took of them.
+struct Filled {
+    examined: Examined,
+    gains: Vec<f64>,
+    took: Took,
+    /// How long views were waited for, then the adapter.
+    times: [Duration; 2],
 }
 
 /// What was done to one view.
@@ -177,7 +125,8 @@ impl<'a> Refiner<'a> {
                 triangles,
             },
             masks: original.if_other().filter(|_| masked),
-            early: Early::default(),
+            early: Examined::default(),
+            settled: false,
             held_bytes: held_bytes(memory),
             held: mode != Refine::Off,
             survey: None,
@@ -234,7 +183,7 @@ impl<'a> Refiner<'a> {
             }
             return Ok(view.map(|view| (view, false)));
         }
-        if self.ready.is_empty() && (!self.ended || self.early.settled) {
+        if self.ready.is_empty() && (!self.ended || self.settled) {
             let begun = Instant::now();
             let [elsewhere, took] = self.fill(progress, &mut next_view, ahead)?;
             let worked = begun.elapsed().saturating_sub(elsewhere + took);
@@ -257,272 +206,124 @@ impl<'a> Refiner<'a> {
         ahead: Option<&mut dyn Ahead>,
     ) -> Result<[Duration; 2], Failure> {
         let early = std::mem::take(&mut self.early);
-        let settled = early.settled;
+        let settled = std::mem::take(&mut self.settled);
         let first = settled || self.done.is_empty();
         let mut ahead = ahead.filter(|_| first);
-        // Views are handed over as they came, unmasked, so that must be their final state.
-        let whole = settled || self.masks.is_none();
         // The first fill alone decides on the rows.
         let survey = self.survey.take().filter(|_| first);
-        let moves = |verdict: &Verdict| verdict.fate == CameraFate::Moved;
+        let whole = settled || self.masks.is_none();
         let meanwhile = Meanwhile {
             survey: survey.as_ref(),
             settled,
-            moved: AtomicBool::new(early.verdicts.iter().any(moves)),
+            whole,
+            moved: AtomicBool::new(early.verdicts.iter().any(Verdict::is_moved)),
             ..Meanwhile::default()
         };
-        let (hand, handed) = mpsc::channel::<Arc<View>>();
-        let pass = ahead.as_ref().map(|ahead| ahead.pass());
-        let (views, verdicts, elsewhere, gains, took, mut times) = thread::scope(|threads| {
-            let taker = ahead.as_deref_mut().and_then(|ahead| {
-                let meanwhile = &meanwhile;
-                let take = move || {
-                    let moved = || meanwhile.moved.load(Ordering::Relaxed);
-                    let (mut views, mut taken) = (Vec::new(), 0);
-                    for view in handed {
-                        // All settled ones are taken at once.
-                        if whole && !settled && meanwhile.all_stay() && !moved() {
-                            ahead.take(&[&view], None)?;
-                            taken += 1;
-                        }
-                        views.push(view);
-                    }
-                    let decision = meanwhile.decide();
-                    if !matches!(decision, Decision::AllFit) && taken > 0 {
-                        ahead.forget()?;
-                        taken = 0;
-                    }
-                    if let Decision::TooMany(_) = decision {
-                        views.clear();
-                    }
-                    let left: Vec<&View> = (views.iter().skip(taken)).map(|view| &**view).collect();
-                    if whole && !moved() && !left.is_empty() {
-                        ahead.take(&left, decision.decimation())?;
-                        taken += left.len();
-                    }
-                    Ok::<_, Failure>(Took {
-                        taken,
-                        decision,
-                        steps: step_times::take(),
-                    })
-                };
-                // Without a thread, nothing is taken ahead.
-                let builder = thread::Builder::new().name("ahead".to_owned());
-                builder.spawn_scoped(threads, take).ok()
-            });
-            let Looked {
-                views,
-                mut verdicts,
-                elsewhere,
-                ended,
-                waited,
-            } = self.look(progress, next_view, hand, &meanwhile, early)?;
-            self.ended = ended;
-            let gains = match settled {
-                true => Vec::new(),
-                false => self.judge(progress, &views, &mut verdicts),
-            };
-            let begun = Instant::now();
-            // The stall clock would otherwise keep the last expectation of the views, and not notice a hang of the
-            // adapter.
-            if let Some(pass) = pass {
-                drawn_ahead(progress, pass);
-            }
-            let took = match taker.map(ScopedJoinHandle::join) {
-                None => Took {
-                    taken: 0,
-                    decision: meanwhile.decide(),
-                    steps: Vec::new(),
-                },
-                Some(Ok(took)) => took?,
-                Some(Err(panic)) => std::panic::resume_unwind(panic),
-            };
-            let times = [waited, begun.elapsed()];
-            Ok::<_, Failure>((views, verdicts, elsewhere, gains, took, times))
-        })?;
+        let Filled {
+            examined,
+            gains,
+            took,
+            mut times,
+        } = self.fill_beside(progress, next_view, &mut ahead, &meanwhile, early)?;
         step_times::add(took.steps);
-        let mut taken = took.taken;
+        self.taken = took.views;
         if first {
             self.decision = took.decision;
         }
-        let stays =
-            |(verdict, gain): (&Verdict, &f64)| verdict.fate != CameraFate::Moved && *gain == 1.0;
+        let stays = |(verdict, gain): (&Verdict, &f64)| !verdict.is_moved() && *gain == 1.0;
         if let Some(ahead) = ahead.as_deref_mut()
-            && !verdicts.iter().zip(&gains).take(taken).all(stays)
+            && !(examined.verdicts.iter().zip(&gains).take(self.taken)).all(stays)
         {
             ahead.forget()?;
-            taken = 0;
+            self.taken = 0;
         }
         let views = match settled {
-            true => views.into_iter().map(Arc::unwrap_or_clone).collect(),
-            false => self.mended(progress, views, verdicts, gains, elsewhere),
+            true => (examined.views.into_iter())
+                .map(Arc::unwrap_or_clone)
+                .collect(),
+            false => self.mended(progress, examined, gains),
         };
         if let Some(ahead) = ahead
             && !whole
             && !self.too_many()
         {
             let begun = Instant::now();
-            drawn_ahead(progress, ahead.pass());
+            await_pass(progress, ahead.pass());
             ahead.take(&views.iter().collect::<Vec<_>>(), self.decimation())?;
-            taken = views.len();
+            self.taken = views.len();
             times[1] += begun.elapsed();
         }
-        self.taken = taken;
         self.ready = views.into();
         Ok(times)
     }
 
-    /// Takes views in and examines each as it comes, after those examined `early`; `hand` gets all of them. Collects
-    /// statistics of the atlas once there are more pixels than certainly stay.
-    fn look(
-        &self,
+    /// Takes views in, examines and judges them, while `ahead` takes them as they came on a thread of its own.
+    fn fill_beside(
+        &mut self,
         progress: &dyn Progress,
         next_view: &mut impl FnMut() -> Result<Option<View>, Failure>,
-        hand: mpsc::Sender<Arc<View>>,
+        ahead: &mut Option<&mut dyn Ahead>,
         meanwhile: &Meanwhile<'_>,
-        early: Early,
-    ) -> Result<Looked, Failure> {
-        let before = (self.done.len() + early.verdicts.len()) as u64;
-        let count = AtomicU64::new(before);
-        let phase = self.phase();
-        progress.progress(phase, before, 0);
-        let (sender, results) = mpsc::channel();
-        let (shape, mode) = (self.shape, self.mode);
-        // Later views are masked in `mended`, by all threads.
-        let masks = self.masks.filter(|_| meanwhile.early);
-        let mut ended = self.ended;
-        let mut waited = Duration::ZERO;
-        let mut views: Vec<Arc<View>> = Vec::new();
-        let Meanwhile {
-            waiting,
-            survey,
-            moved,
-            all,
-            ..
-        } = meanwhile;
-        // Settled views were already examined, if it was needed.
-        let survey = survey.filter(|survey| !survey.has_begun());
-        let work = |task: Task, sender: &mpsc::Sender<_>| match task {
-            Task::Look(view) => {
-                progress.expect("what a view shows of the texture", a_look(shape, &view));
-                if let Some(survey) = survey {
-                    survey.look(&view);
-                }
-            }
-            Task::Compare(number, view) => {
-                progress.expect("the silhouette of a view", a_look(shape, &view));
-                let verdict = camera::refine(shape, &view, mode);
-                if verdict.fate == CameraFate::Moved {
-                    moved.store(true, Ordering::Relaxed);
-                }
-                let elsewhere = masks.map(|masks| {
-                    progress.expect("the surface before simplification", masking(masks, &view));
-                    masks.elsewhere(&verdict.camera, [view.width, view.height])
-                });
-                // Nobody listens any more when a later view has failed.
-                let _unheard = sender.send((number, verdict, elsewhere));
-                let done = count.fetch_add(1, Ordering::Relaxed) + 1;
-                progress.progress(phase, done, 0);
-            }
-        };
-        let work = &work;
-        rayon::in_place_scope(|scope| {
-            let another = || {
-                let sender = sender.clone();
-                scope.spawn(move |_| {
-                    while let Some((task, _looking)) = waiting.next() {
-                        work(task, &sender);
-                    }
-                });
+        early: Examined,
+    ) -> Result<Filled, Failure> {
+        let (hand, handed) = mpsc::channel();
+        let pass = ahead.as_ref().map(|ahead| ahead.pass());
+        thread::scope(|threads| {
+            let taker = ahead.as_deref_mut().and_then(|ahead| {
+                // Without a thread, nothing is taken ahead.
+                let builder = thread::Builder::new().name("ahead".to_owned());
+                let take = move || ahead::take(ahead, handed, meanwhile);
+                builder.spawn_scoped(threads, take).ok()
+            });
+            let intake = self.intake(progress, meanwhile);
+            let taken = intake.run(next_view, hand, early, self.ended)?;
+            let Taken {
+                mut examined,
+                ended,
+                waited,
+            } = taken;
+            self.ended = ended;
+            let gains = match meanwhile.settled {
+                true => Vec::new(),
+                false => self.judge(progress, &examined.views, &mut examined.verdicts),
             };
-            let add = |task| {
-                if waiting.add(task) {
-                    another();
-                }
-            };
-            let (mut bytes, mut pixels) = (0, 0);
-            let mut came = early.views.into_iter();
-            all.store(ended, Ordering::Relaxed);
-            loop {
-                let view = if let Some(view) = came.next() {
-                    view
-                } else if ended || bytes >= self.held_bytes {
-                    break;
-                } else {
-                    let begun = Instant::now();
-                    let view = fitted(next_view)?;
-                    waited += begun.elapsed();
-                    let Some(view) = view.map(Arc::new) else {
-                        ended = true;
-                        all.store(true, Ordering::Relaxed);
-                        break;
-                    };
-                    add(Task::Compare(views.len(), Arc::clone(&view)));
-                    view
-                };
-                bytes += size_of_val(view.pixels.as_slice());
-                views.push(Arc::clone(&view));
-                if let Some(survey) = survey {
-                    let mut first = views.len() - 1;
-                    if !survey.has_begun() {
-                        pixels += view.counting();
-                        if pixels as f64 > survey.surely() {
-                            survey.begin();
-                            first = 0;
-                        }
-                    }
-                    if survey.has_begun() {
-                        for view in &views[first..] {
-                            add(Task::Look(Arc::clone(view)));
-                        }
-                    }
-                }
-                // There may be no thread that takes views ahead, or it has ended.
-                let _unheard = hand.send(view);
+            let begun = Instant::now();
+            if let Some(pass) = pass {
+                await_pass(progress, pass);
             }
-            (0..waiting.for_all()).for_each(|_| another());
-            drop(hand);
-            Ok::<(), Failure>(())
-        })?;
-        drop(sender);
-        let mut results: Vec<(usize, Verdict, _)> = results.into_iter().collect();
-        results.sort_by_key(|(number, ..)| *number);
-        let (mut verdicts, mut elsewhere) = (early.verdicts, early.elsewhere);
-        for (_, verdict, of_view) in results {
-            verdicts.push(verdict);
-            elsewhere.push(of_view);
-        }
-        Ok(Looked {
-            views,
-            verdicts,
-            elsewhere,
-            ended,
-            waited,
+            let took = match taker.map(ScopedJoinHandle::join) {
+                None => Took {
+                    views: 0,
+                    decision: meanwhile.decide(),
+                    steps: Vec::new(),
+                },
+                Some(Ok(took)) => took?,
+                Some(Err(panic)) => std::panic::resume_unwind(panic),
+            };
+            Ok(Filled {
+                examined,
+                gains,
+                took,
+                times: [waited, begun.elapsed()],
+            })
         })
     }
-}
 
-/// From here on the adapter is waited for.
-fn drawn_ahead(progress: &dyn Progress, pass: Duration) {
-    progress.progress(Phase::Raster, 0, 0);
-    progress.expect("views that are drawn ahead", pass);
-}
-
-/// The next view that is not held out.
-fn fitted(
-    next_view: &mut impl FnMut() -> Result<Option<View>, Failure>,
-) -> Result<Option<View>, Failure> {
-    loop {
-        match next_view()? {
-            Some(view) if view.holdout => {}
-            other => return Ok(other),
+    fn intake<'b>(&self, progress: &'b dyn Progress, meanwhile: &'b Meanwhile<'b>) -> Intake<'b>
+    where
+        'a: 'b,
+    {
+        Intake {
+            progress,
+            phase: self.phase(),
+            mode: self.mode,
+            shape: self.shape,
+            held_bytes: self.held_bytes,
+            meanwhile,
+            survey: meanwhile.survey.filter(|survey| !survey.has_begun()),
+            count: AtomicU64::new(self.done.len() as u64),
         }
     }
-}
-
-/// Expected duration of drawing the mesh once for a view.
-fn a_look(shape: Shape<'_>, view: &View) -> Duration {
-    each(shape.triangles.len(), pace::TRIANGLE) + each(view.pixels.len(), pace::OUTLINE_PIXEL)
 }
 
 #[cfg(test)]

@@ -48,6 +48,10 @@ impl Verdict {
             distance: None,
         }
     }
+
+    pub(super) fn is_moved(&self) -> bool {
+        self.fate == CameraFate::Moved
+    }
 }
 
 /// Blurs of the steps, in pixels. The first is used only where the silhouettes are farther apart than [`FAR`].
@@ -104,8 +108,8 @@ pub(super) fn refine(shape: Shape<'_>, view: &View, mode: Refine) -> Verdict {
     let outline = Outline::new(view);
     let start = outline.camera(&shape.frame.camera(&view.camera));
     let points = points(shape, &start);
-    let mut look = Look::new(&outline, shape, start);
-    let before = look.band(JUDGED);
+    let comparison = Comparison::new(&outline, shape, start);
+    let before = comparison.band(JUDGED);
     let metric = metric(&start, &points);
     let Some(metric) = metric.filter(|_| before.length() >= SHORTEST) else {
         return Verdict {
@@ -114,53 +118,36 @@ pub(super) fn refine(shape: Shape<'_>, view: &View, mode: Refine) -> Verdict {
         };
     };
     let distance = before.distance();
-    let verdict = |fate, moved, held, after: f64| Verdict {
-        fate,
-        moved,
-        held,
-        distance: Some([distance * outline.scale, after * outline.scale]),
+    let pixels = |after: f64| Some([distance * outline.scale, after * outline.scale]);
+    if mode == Refine::Auto && distance < AGREED {
+        return Verdict {
+            fate: CameraFate::Agrees,
+            distance: pixels(distance),
+            ..given
+        };
+    }
+    let open = comparison.open(&metric);
+    let given = Verdict {
+        held: 6 - open.len() as u32,
         ..given
     };
-    if mode == Refine::Auto && distance < AGREED {
-        return verdict(CameraFate::Agrees, 0.0, 0, distance);
-    }
-    let open = look.open(&metric);
-    let held = 6 - open.len() as u32;
-    let farthest = FARTHEST * start.focal[0].max(start.focal[1]) / start.translation[2].abs();
-    let blurs = BLURS.iter().skip(usize::from(distance < FAR));
-    let last = BLURS.last().into_iter().cycle().take(STEPS as usize - 1);
-    for (number, &sigma) in blurs.chain(last).enumerate() {
-        let step = look.step(sigma, &open);
-        let camera = moved(&look.camera, &step);
-        let length = shift(&look.camera, &camera, &points);
-        let far = shift(&start, &camera, &points);
-        if far.is_nan() || far > farthest {
-            return verdict(CameraFate::TooFar, 0.0, held, distance);
+    match comparison.search(&points, &open, distance, mode) {
+        Err(fate) => Verdict {
+            fate,
+            distance: pixels(distance),
+            ..given
+        },
+        Ok((found, after)) => {
+            let mut seen = shape.frame.camera(&view.camera);
+            (seen.rotation, seen.translation) = (found.rotation, found.translation);
+            Verdict {
+                fate: CameraFate::Moved,
+                camera: into_world(&shape.frame, &seen, &view.camera),
+                moved: shift(&start, &found, &points) * outline.scale,
+                distance: pixels(after),
+                ..given
+            }
         }
-        look = Look::new(&outline, shape, camera);
-        if length < SETTLED {
-            break;
-        }
-        let hopeless = || look.band(JUDGED).distance() > HOPELESS * distance;
-        if mode == Refine::Auto && number == 0 && hopeless() {
-            return verdict(CameraFate::OtherOutline, 0.0, held, distance);
-        }
-    }
-    let after = look.band(JUDGED).distance();
-    let better = match mode {
-        Refine::Off => false,
-        Refine::Auto => after <= LEFT * distance && after <= MOST_LEFT,
-        Refine::On => after < distance,
-    };
-    if !better {
-        return verdict(CameraFate::OtherOutline, 0.0, held, distance);
-    }
-    let mut seen = shape.frame.camera(&view.camera);
-    (seen.rotation, seen.translation) = (look.camera.rotation, look.camera.translation);
-    let length = shift(&start, &look.camera, &points) * outline.scale;
-    Verdict {
-        camera: into_world(&shape.frame, &seen, &view.camera),
-        ..verdict(CameraFate::Moved, length, held, after)
     }
 }
 
@@ -178,17 +165,19 @@ fn glance(shape: Shape<'_>, view: &View) -> Option<f64> {
 }
 
 /// The mesh as one camera sees it, beside the view's outline.
-struct Look<'a> {
+struct Comparison<'a> {
     outline: &'a Outline,
+    shape: Shape<'a>,
     camera: Camera,
     cover: Cover,
 }
 
-impl<'a> Look<'a> {
-    fn new(outline: &'a Outline, shape: Shape<'_>, camera: Camera) -> Self {
+impl<'a> Comparison<'a> {
+    fn new(outline: &'a Outline, shape: Shape<'a>, camera: Camera) -> Self {
         let (width, height) = (outline.alpha.width, outline.alpha.height());
         Self {
             outline,
+            shape,
             camera,
             cover: Cover::new(shape.positions, shape.triangles, &camera, width, height),
         }
@@ -214,6 +203,48 @@ impl<'a> Look<'a> {
         let [rim, nearness] = [rim, nearness].map(|plane| plane.blurred(LEAST_BLUR));
         let equations = band.equations(&rim, &nearness, &self.camera);
         determined(&equations.a, metric, LEAST_SHOWN * LEAST_SHOWN)
+    }
+
+    /// Steps in these directions until the silhouettes, so far apart by `distance`, agree. Returns the camera and the
+    /// distance left, or why there is none.
+    fn search(
+        self,
+        points: &[[f32; 3]],
+        open: &[Step],
+        distance: f64,
+        mode: Refine,
+    ) -> Result<(Camera, f64), CameraFate> {
+        let start = self.camera;
+        let farthest = FARTHEST * start.focal[0].max(start.focal[1]) / start.translation[2].abs();
+        let blurs = BLURS.iter().skip(usize::from(distance < FAR));
+        let last = BLURS.last().into_iter().cycle().take(STEPS as usize - 1);
+        let mut at = self;
+        for (number, &sigma) in blurs.chain(last).enumerate() {
+            let camera = moved(&at.camera, &at.step(sigma, open));
+            let length = shift(&at.camera, &camera, points);
+            let far = shift(&start, &camera, points);
+            if far.is_nan() || far > farthest {
+                return Err(CameraFate::TooFar);
+            }
+            at = Self::new(at.outline, at.shape, camera);
+            if length < SETTLED {
+                break;
+            }
+            let hopeless = || at.band(JUDGED).distance() > HOPELESS * distance;
+            if mode == Refine::Auto && number == 0 && hopeless() {
+                return Err(CameraFate::OtherOutline);
+            }
+        }
+        let after = at.band(JUDGED).distance();
+        let better = match mode {
+            Refine::Off => false,
+            Refine::Auto => after <= LEFT * distance && after <= MOST_LEFT,
+            Refine::On => after < distance,
+        };
+        match better {
+            true => Ok((at.camera, after)),
+            false => Err(CameraFate::OtherOutline),
+        }
     }
 
     /// The next step in these directions.

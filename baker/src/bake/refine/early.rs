@@ -8,30 +8,17 @@ use proto::message::Failure;
 use proto::table::View;
 use rayon::prelude::*;
 
-use super::camera::Verdict;
+use super::Refiner;
+use super::intake::{Examined, Meanwhile, drawing};
 use super::waiting::Waiting;
-use super::{Meanwhile, Refiner, a_look};
 use crate::bake::atlas::Atlas;
 use crate::bake::decimate::{self, Mask, Sightings};
 use crate::bake::scene::Scene;
-use crate::bake::surface::Elsewhere;
 use crate::progress::{PhaseClock, Progress, unit};
 use crate::step_times::timed;
 
 /// Before the mesh comes, one of so many threads examines views: the other cores are for decoding and the unwrap.
 const SHARE: usize = 4;
-
-/// Views that came before the mesh.
-#[derive(Debug, Default)]
-pub(super) struct Early {
-    pub(super) views: Vec<Arc<View>>,
-    /// Verdicts by their silhouettes, until they are settled.
-    pub(super) verdicts: Vec<Verdict>,
-    /// Pixels that show another surface, until they are settled.
-    pub(super) elsewhere: Vec<Option<Elsewhere>>,
-    /// Whether these are all views, with final cameras and exposures.
-    pub(super) settled: bool,
-}
 
 impl Refiner<'_> {
     /// Examines views that come before the mesh, until `next_view` yields none.
@@ -50,17 +37,13 @@ impl Refiner<'_> {
         let (hand, _) = mpsc::channel();
         let nobody = Meanwhile {
             waiting: Waiting::for_few(rayon::current_num_threads().div_ceil(SHARE)),
-            early: true,
+            masks: self.masks,
             ..Meanwhile::default()
         };
-        let looked = self.look(progress, &mut next_view, hand, &nobody, Early::default())?;
-        self.early = Early {
-            views: looked.views,
-            verdicts: looked.verdicts,
-            elsewhere: looked.elsewhere,
-            settled: false,
-        };
-        let worked = begun.elapsed().saturating_sub(looked.waited);
+        let intake = self.intake(progress, &nobody);
+        let taken = intake.run(&mut next_view, hand, Examined::default(), self.ended)?;
+        self.early = taken.examined;
+        let worked = begun.elapsed().saturating_sub(taken.waited);
         clock.add(self.phase(), worked.as_secs_f64() * 1e3);
         Ok(())
     }
@@ -76,23 +59,12 @@ impl Refiner<'_> {
     /// Makes the cameras and exposures of these views final, since no view follows.
     pub(in crate::bake) fn settle(&mut self, progress: &dyn Progress, clock: &mut PhaseClock) {
         let begun = Instant::now();
-        let Early {
-            views,
-            mut verdicts,
-            elsewhere,
-            ..
-        } = std::mem::take(&mut self.early);
+        let mut early = std::mem::take(&mut self.early);
         self.ended = true;
-        let gains = self.judge(progress, &views, &mut verdicts);
-        self.early = Early {
-            views: (self
-                .mended(progress, views, verdicts, gains, elsewhere)
-                .into_iter())
-            .map(Arc::new)
-            .collect(),
-            settled: true,
-            ..Early::default()
-        };
+        let gains = self.judge(progress, &early.views, &mut early.verdicts);
+        let views = self.mended(progress, early, gains);
+        self.early.views = views.into_iter().map(Arc::new).collect();
+        self.settled = true;
         clock.add(self.phase(), begun.elapsed().as_secs_f64() * 1e3);
     }
 
@@ -105,15 +77,17 @@ impl Refiner<'_> {
         atlas: &'b Atlas,
     ) -> Sightings<'b> {
         let looked = timed("cells", || Sightings::new(scene, atlas));
-        if self.early.settled {
+        if self.settled {
             timed("looks", || {
                 let views = self.early.views.par_iter();
                 let pixels: usize = views.clone().map(|view| view.counting()).sum();
                 if pixels as f64 > decimate::enough(atlas) {
                     looked.begin();
                     views.for_each(|view| {
-                        progress
-                            .expect("what a view shows of the texture", a_look(self.shape, view));
+                        progress.expect(
+                            "what a view shows of the texture",
+                            drawing(self.shape, view),
+                        );
                         looked.look(view);
                         unit();
                     });

@@ -9,7 +9,8 @@ use rayon::prelude::*;
 
 use super::camera::Verdict;
 use super::gain::{self, Grid, Sums};
-use super::{Refiner, a_look, exposure};
+use super::intake::drawing;
+use super::{Refiner, exposure};
 use crate::pace;
 use crate::progress::{Progress, each};
 use crate::step_times::{timed, timed_in_pool};
@@ -48,7 +49,7 @@ impl Refiner<'_> {
         let (shape, count) = (self.shape, views.len() as u64);
         let grid = Grid::of(views, shape);
         let light = |sums: &mut Sums, (view, verdict): (&Arc<View>, &Verdict)| {
-            progress.expect("the light of a view", a_look(shape, view));
+            progress.expect("the light of a view", drawing(shape, view));
             let samples = gain::samples(shape, view, &verdict.camera, grid, sums);
             progress.progress(Phase::Refine, count, count);
             samples
@@ -90,14 +91,13 @@ impl Refiner<'_> {
 /// Puts all cameras back where most silhouettes that are off stay off. The mesh then has another outline than the
 /// pictures, and those that seem to fit do so by accident.
 fn keep_if_most_agree(verdicts: &mut [Verdict], views: &[Arc<View>]) {
-    let moved = |verdict: &&Verdict| verdict.fate == CameraFate::Moved;
     let refused = verdicts
         .iter()
         .filter(|verdict| matches!(verdict.fate, CameraFate::OtherOutline | CameraFate::TooFar));
     let refused = refused.count();
-    if refused > verdicts.iter().filter(moved).count() {
+    if refused > verdicts.iter().filter(|verdict| verdict.is_moved()).count() {
         for (verdict, view) in verdicts.iter_mut().zip(views) {
-            if verdict.fate == CameraFate::Moved {
+            if verdict.is_moved() {
                 verdict.fate = CameraFate::OtherOutline;
                 verdict.camera = view.camera;
                 verdict.moved = 0.0;

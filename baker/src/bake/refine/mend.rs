@@ -2,29 +2,29 @@
 //! simplified mesh.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use proto::table::View;
 use rayon::prelude::*;
 
-use super::camera::Verdict;
+use super::intake::{Examined, masking};
 use super::{Done, Refiner, exposure};
-use crate::bake::surface::{Elsewhere, Original};
-use crate::pace;
-use crate::progress::{Progress, each};
+use crate::bake::surface::Elsewhere;
+use crate::progress::Progress;
 use crate::step_times::timed;
 
 impl Refiner<'_> {
-    /// Applies cameras, exposures and masks to the views, and remembers what was done. `elsewhere` has masks that are
-    /// known already.
+    /// Applies cameras, exposures and masks to the views, and remembers what was done.
     pub(super) fn mended(
         &mut self,
         progress: &dyn Progress,
-        views: Vec<Arc<View>>,
-        verdicts: Vec<Verdict>,
+        examined: Examined,
         gains: Vec<f64>,
-        elsewhere: Vec<Option<Elsewhere>>,
     ) -> Vec<View> {
+        let Examined {
+            views,
+            verdicts,
+            elsewhere,
+        } = examined;
         let both = || verdicts.iter().zip(&gains);
         let done = both().map(|(&verdict, &gain)| Done { verdict, gain });
         (self.done).extend(views.iter().map(|view| view.index).zip(done));
@@ -54,9 +54,4 @@ impl Refiner<'_> {
             views.collect()
         })
     }
-}
-
-/// Expected duration of drawing both surfaces for a view.
-pub(super) fn masking(original: &Original, view: &View) -> Duration {
-    each(original.triangles(), pace::TRIANGLE) + each(view.pixels.len(), pace::OUTLINE_PIXEL)
 }

@@ -1,12 +1,13 @@
 //! Whole sets of views through the refiner.
 
-use proto::message::{AdapterInfo, BakeSummary, ProvenanceShares, Refinement};
+use proto::message::{AdapterInfo, BakeSummary, CameraFate, ProvenanceShares, Refinement};
 use proto::plan::RowsHeld;
 use proto::table::{Mesh, Simplified};
 
 use super::*;
 use crate::bake::atlas::Atlas;
 use crate::bake::backend::RowMemory;
+use crate::bake::decimate::Mask;
 use crate::bake::fixture::{around, camera, cube, paint, surface, view, waves};
 use crate::bake::scene::Scene;
 use crate::progress::Silent;

@@ -254,7 +254,7 @@ fn the_equations_predict_how_the_silhouette_moves() {
         let mut step = [0.0; 6];
         step[direction] = if direction < 3 { 5e-3 } else { 15e-3 };
         // The picture shows the mesh where it would be after the step back.
-        let look = Look::new(&outline, shape(&scene), moved(&start, &step));
+        let look = Comparison::new(&outline, shape(&scene), moved(&start, &step));
         let cover = &look.cover;
         let [share, rim, nearness] =
             [&cover.share, &cover.rim, &cover.nearness].map(|plane| plane.blurred(3.0));

@@ -1,9 +1,10 @@
-//! Reports what was done to each view ("told"), and repeats it on views that come again.
+//! Reports what was done to each view, and repeats it on views that come again.
 
 use proto::job::Refine;
 use proto::message::{BakeSummary, CameraFate, Refinement};
 use proto::table::{Camera, Refined, RefinedView, View};
 
+use super::camera::Verdict;
 use super::{Done, Refiner, exposure};
 
 impl Refiner<'_> {
@@ -24,7 +25,7 @@ impl Refiner<'_> {
 
     /// Camera and gain of every fitted view; none where all were taken as given.
     pub(in crate::bake) fn refined(&self) -> Option<Refined> {
-        let touched = |done: &Done| done.verdict.fate == CameraFate::Moved || done.gain != 1.0;
+        let touched = |done: &Done| done.verdict.is_moved() || done.gain != 1.0;
         if !self.done.values().any(touched) {
             return None;
         }
@@ -56,7 +57,7 @@ impl Refiner<'_> {
             let counted = verdicts().filter(|verdict| of.contains(&verdict.fate));
             u32::try_from(counted.count()).unwrap_or(u32::MAX)
         };
-        let moved = || verdicts().filter(|verdict| verdict.fate == CameraFate::Moved);
+        let moved = || verdicts().filter(Verdict::is_moved);
         let median = |which: usize| {
             let mut of: Vec<f64> = verdicts()
                 .filter_map(|verdict| Some(verdict.distance?[which]))
