@@ -69,7 +69,7 @@ pub mod subset;
 
 pub mod footprint;
 
-mod held;
+mod row_cache;
 
 pub mod backend;
 

@@ -208,7 +208,7 @@ const MOST_PLACES: f32 = 16_384.0;
 
 /// A triangle's edge that another triangle continues at another place of the texture.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Side {
+pub(super) struct SeamEdge {
     /// Its two surface vertices, the smaller first.
     ends: [u32; 2],
     /// Its vertices in the same order.
@@ -218,8 +218,8 @@ pub(super) struct Side {
 }
 
 /// The seams: surface edges with two places in the texture. An edge with more places has each paired with the next.
-pub(super) fn pairs(scene: &Scene) -> Vec<[Side; 2]> {
-    let mut sides: Vec<Side> = Vec::with_capacity(scene.triangles.len() * 3);
+pub(super) fn pairs(scene: &Scene) -> Vec<[SeamEdge; 2]> {
+    let mut sides: Vec<SeamEdge> = Vec::with_capacity(scene.triangles.len() * 3);
     for corners in ticked(scene.triangles.iter()) {
         for k in 0..3 {
             let mut vertices = [corners[k], corners[(k + 1) % 3]];
@@ -228,7 +228,7 @@ pub(super) fn pairs(scene: &Scene) -> Vec<[Side; 2]> {
             {
                 vertices.swap(0, 1);
             }
-            sides.push(Side {
+            sides.push(SeamEdge {
                 ends: vertices.map(|vertex| scene.surface_vertices[vertex as usize]),
                 vertices,
                 apex: corners[(k + 2) % 3],
@@ -265,14 +265,14 @@ fn seams(scene: &Scene) -> Rows {
 }
 
 /// Places of a side's ends.
-fn ends(scene: &Scene, side: &Side) -> [[f32; 2]; 2] {
+fn ends(scene: &Scene, side: &SeamEdge) -> [[f32; 2]; 2] {
     side.vertices
         .map(|vertex| scene.texel_coords[vertex as usize])
 }
 
 /// Length of the longer side.
-fn longest(scene: &Scene, pair: &[Side; 2]) -> f32 {
-    let length = |side: &Side| {
+fn longest(scene: &Scene, pair: &[SeamEdge; 2]) -> f32 {
+    let length = |side: &SeamEdge| {
         let [a, b] = ends(scene, side);
         (a[0] - b[0]).hypot(a[1] - b[1])
     };
@@ -280,7 +280,7 @@ fn longest(scene: &Scene, pair: &[Side; 2]) -> f32 {
 }
 
 /// Adds a row for each texel's length along a seam, or this share of them; tells how many.
-fn tie(scene: &Scene, pair: &[Side; 2], share: f32, rows: &mut Rows) -> usize {
+fn tie(scene: &Scene, pair: &[SeamEdge; 2], share: f32, rows: &mut Rows) -> usize {
     let [a, b] = pair.each_ref().map(|side| ends(scene, side));
     let places = (longest(scene, pair) * share).ceil();
     let steps = places.clamp(1.0, MOST_PLACES) as u32;

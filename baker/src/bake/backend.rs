@@ -304,7 +304,7 @@ pub trait Backend: Send {
     }
 
     /// Resets the adapter: drops views and texels, and starts another texture or another window of the same job.
-    fn again(
+    fn reset(
         &mut self,
         scene: &Scene,
         ties: &Ties,

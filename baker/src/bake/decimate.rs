@@ -41,10 +41,10 @@ use super::atlas::Atlas;
 use super::backend::{BLOCK, RowMemory};
 use super::pixel_mask::{ALL, PixelMask, hash};
 use super::scene::Scene;
-use cells::Look;
+use cells::Observation;
 pub(super) use cells::{Head, Mask};
-use shown::{Enough, Shown};
-pub(super) use survey::{Sightings, Survey};
+use shown::{Enough, ShownCell};
+pub(super) use survey::{Observations, Survey};
 
 /// Least number of pixels that a texel keeps, if it has them. 100 views of 1024² in 2048² texels, 10 pixels each: 51.90
 /// dB with all, 51.70, 51.40 and 51.06 with 6, 4 and 3. A texture too coarse for its views, 1024² texels with 20, 10
@@ -154,7 +154,7 @@ impl Need {
 
 /// What is wanted for each texel.
 #[derive(Clone, Copy, Debug)]
-struct Wanted {
+struct Quota {
     pixels: f64,
     views: f64,
 }
@@ -162,14 +162,14 @@ struct Wanted {
 impl Decimation {
     /// Decimates by what each cell needs.
     fn of(
-        looks: &[Look],
-        shown: &[Shown],
-        need: impl Fn(&Shown) -> Need,
+        observations: &[Observation],
+        shown: &[ShownCell],
+        need: impl Fn(&ShownCell) -> Need,
         workers: Workers,
     ) -> Self {
         let needs: Vec<Need> = shown.iter().map(need).collect();
-        let thin = |look: &Look| {
-            let (view, asked) = (look.head.index, asked(look, shown, &needs));
+        let decimated = |observation: &Observation| {
+            let (view, asked) = (observation.head.index, asked(observation, shown, &needs));
             let levels: Vec<u8> = asked.iter().map(|asked| asked.level(view)).collect();
             let pixels = f64::from(STRIDE * STRIDE);
             let out = |(asked, &level): (&Asked, &u8)| {
@@ -185,10 +185,10 @@ impl Decimation {
             }
         };
         let views: Vec<Decimated> = match workers {
-            Workers::Pool => looks.par_iter().map(thin).collect(),
+            Workers::Pool => observations.par_iter().map(decimated).collect(),
             Workers::Own => {
-                let mut views = Vec::with_capacity(looks.len());
-                let Ok(()) = ahead(looks, thin, |view| {
+                let mut views = Vec::with_capacity(observations.len());
+                let Ok(()) = ahead(observations, decimated, |view| {
                     views.push(view);
                     Ok::<_, Infallible>(())
                 });
@@ -225,7 +225,7 @@ impl Decimation {
 }
 
 /// Mean entries of a row: its taps lie over the texels of a pixel, and each reads a second texel on either axis.
-fn entries(shown: &[Shown], taps: u32) -> f64 {
+fn entries(shown: &[ShownCell], taps: u32) -> f64 {
     let [mut sum, mut pixels] = [0.0, 0.0];
     for cell in shown.iter().filter(|cell| cell.pixels > 0.0) {
         let texels = cell.texels * cell.views / cell.pixels;
@@ -237,12 +237,12 @@ fn entries(shown: &[Shown], taps: u32) -> f64 {
 }
 
 /// The pixels of each texel that give so many `rows`; none if that is below the least.
-fn wanted(shown: &[Shown], rows: f64) -> Option<Wanted> {
-    let with = |pixels: f64| Wanted {
+fn wanted(shown: &[ShownCell], rows: f64) -> Option<Quota> {
+    let with = |pixels: f64| Quota {
         pixels,
         views: VIEWS,
     };
-    let most = |cell: &Shown| cell.pixels / cell.texels;
+    let most = |cell: &ShownCell| cell.pixels / cell.texels;
     let (mut low, mut high) = (PIXELS, shown.iter().map(most).fold(PIXELS, f64::max));
     for _ in 0..24 {
         let middle = f64::midpoint(low, high);
@@ -254,17 +254,17 @@ fn wanted(shown: &[Shown], rows: f64) -> Option<Wanted> {
     Some(with(low)).filter(|wanted| wanted.kept(shown) <= rows)
 }
 
-impl Wanted {
+impl Quota {
     /// Pixels kept of all cells.
-    fn kept(self, shown: &[Shown]) -> f64 {
-        let of = |cell: &Shown| {
+    fn kept(self, shown: &[ShownCell]) -> f64 {
+        let of = |cell: &ShownCell| {
             let need = self.of(cell);
             cell.pixels * need.blocks * need.pixels
         };
         shown.iter().map(of).sum()
     }
 
-    fn of(self, cell: &Shown) -> Need {
+    fn of(self, cell: &ShownCell) -> Need {
         let share = |wanted: f64, there: f64| match there > wanted {
             true => wanted / there,
             false => 1.0,
@@ -313,17 +313,17 @@ impl Asked {
 
 /// What each block of a view is asked for. The need of a place that is not shown enough also holds for the blocks
 /// around its samples: they may show more of it between theirs.
-fn asked(look: &Look, shown: &[Shown], needs: &[Need]) -> Vec<Asked> {
-    let [width, height] = look.head.size;
-    let [across, down] = look.head.size.map(|edge| edge.div_ceil(BLOCK));
+fn asked(observation: &Observation, shown: &[ShownCell], needs: &[Need]) -> Vec<Asked> {
+    let [width, height] = observation.head.size;
+    let [across, down] = observation.head.size.map(|edge| edge.div_ceil(BLOCK));
     let mut asked = vec![Asked::default(); (across * down) as usize];
     let block = |x: u32, y: u32| (y / BLOCK * across + x / BLOCK) as usize;
-    for (sample, (&cell, &level)) in (0..).zip(look.cells.iter().zip(&look.levels)) {
+    for (sample, (&cell, &level)) in (0..).zip(observation.cells.iter().zip(&observation.levels)) {
         // Samples that hit nothing have no need.
         let Some(&need) = needs.get(cell as usize) else {
             continue;
         };
-        let [x, y] = look.grid.pixel(sample);
+        let [x, y] = observation.grid.pixel(sample);
         let own = &mut asked[block(x, y)];
         own.samples += 1;
         let shown = &shown[cell as usize];

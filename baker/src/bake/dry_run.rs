@@ -26,8 +26,8 @@ use super::decimate::{Decimation, Decimator, Decision};
 use super::fit::passes;
 use super::fit_texture::ties;
 use super::gpu::dry_run::{Counts, DryRun, account};
-use super::held::Room;
 use super::plan::Plan;
+use super::row_cache::RowBudget;
 use super::scene::Scene;
 use super::subdomains::Subdomains;
 use super::surface::Original;
@@ -128,7 +128,7 @@ fn plan(
     }
     let memory = |device: &Option<DryRun>, texels: usize| match device {
         Some(device) => device.row_memory(texels),
-        None => Room::of(job.memory).memory(),
+        None => RowBudget::of(job.memory).memory(),
     };
     let decimator = Decimator {
         scene: &scene,
@@ -159,7 +159,7 @@ fn plan(
     let memory = |texels: usize| memory(&device, texels);
     let slower = sample.slower(scene.triangles.len(), numbers.taps);
     let rates = sample.rates();
-    let mut room = Room::of(job.memory);
+    let mut room = RowBudget::of(job.memory);
     let mut rows = processor_rows(&sample, &mut room);
     let count = |window: &Window, share: f64, largest: usize| {
         let (Some(device), Some(pipelines), Some(options)) = (&device, &*pipelines, &options)
@@ -263,7 +263,7 @@ const ENCODE: u64 = 14 << 20;
 const ENCODE_TEXEL: u64 = 25;
 
 /// What the processor stores of the rows.
-fn processor_rows(sample: &Sample, room: &mut Room) -> RowsHeld {
+fn processor_rows(sample: &Sample, room: &mut RowBudget) -> RowsHeld {
     let mut held = RowsHeld {
         views: sample.views,
         ..RowsHeld::default()

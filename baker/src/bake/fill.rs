@@ -78,8 +78,8 @@ impl Tones {
         }
         // Every texel with a colour counts in full for the pull-push; the observed weight is restored afterwards.
         let whole = |(index, texel): (usize, &mut [f32; 4])| {
-            let told = texel[3] > 0.0 || covered(index).is_some();
-            std::mem::replace(&mut texel[3], if told { 1.0 } else { 0.0 })
+            let known = texel[3] > 0.0 || covered(index).is_some();
+            std::mem::replace(&mut texel[3], if known { 1.0 } else { 0.0 })
         };
         let weights: Vec<f32> = ticking(texels.par_iter_mut())
             .enumerate()

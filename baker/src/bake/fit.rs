@@ -9,7 +9,7 @@
 //!   left-out views best is taken, interpolated between the steps. Each step starts from the pixel means until one
 //!   predicts the left-out views better than they do.
 //!
-//! Views that contradict the others everywhere (outlier views, [`doubted`]) are found after the first round. Then λ is
+//! Views that contradict the others everywhere (outlier views, [`outliers`]) are found after the first round. Then λ is
 //! found again without them, and all rounds run again.
 
 use super::backend::{
@@ -26,7 +26,7 @@ use outliers::Outliers;
 #[derive(Clone, Debug, Default)]
 pub struct Course {
     smoothness: f32,
-    doubted: Outliers,
+    outliers: Outliers,
     /// With the scales that were used.
     rounds: Vec<Round>,
 }
@@ -64,7 +64,7 @@ const LEAST_GAIN: f64 = 0.015;
 /// The last step's λ is taken only if it brings at least this share of all that the steps gained.
 const LEAST_SHARE: f64 = 0.003;
 /// Number of times views are judged: once the worst no longer pull the texture, others stand out.
-const DOUBTS: usize = 3;
+const SEARCHES: usize = 3;
 /// λ where there are too few views to leave one out.
 const FEW_VIEWS: f32 = 0.02;
 /// Rounds before the plan's where λ was found on the subset. Without them highlights cost 2.6 dB and occluders 0.45,
@@ -90,7 +90,7 @@ pub struct Fitted {
     /// Final residuals of each view.
     pub residuals: Vec<ViewResiduals>,
     /// Indices of the outlier views.
-    pub doubted: Vec<u32>,
+    pub outliers: Vec<u32>,
     /// See [`replay`].
     pub course: Course,
 }
@@ -119,9 +119,9 @@ pub fn fit(
     mut progress: impl FnMut(u32, u32),
 ) -> Result<Fitted, BackendError> {
     let residuals = backend.residuals()?;
-    let mut fit = Fit {
+    let mut fit = FitRun {
         backend,
-        doubted: Outliers::none(residuals.len()),
+        outliers: Outliers::none(residuals.len()),
         residuals,
         start,
         smoothness: FEW_VIEWS,
@@ -142,9 +142,9 @@ pub fn fit(
         }
         fit.round(first, iterations_of(rest))?;
         // Looking for outlier views pays only where another round follows.
-        let doubts = if rest.is_empty() { 0 } else { DOUBTS };
-        for _ in 0..doubts {
-            if !fit.doubt(plan)? {
+        let searches = if rest.is_empty() { 0 } else { SEARCHES };
+        for _ in 0..searches {
+            if !fit.find_outliers(plan)? {
                 break;
             }
             fit.rounds.clear();
@@ -156,14 +156,14 @@ pub fn fit(
     }
     let course = Course {
         smoothness: fit.smoothness,
-        doubted: fit.doubted.clone(),
+        outliers: fit.outliers.clone(),
         rounds: course(fit.rounds, searched),
     };
     Ok(Fitted {
         smoothness: fit.smoothness,
         scale: fit.scale,
         iterations: fit.done,
-        doubted: fit.doubted.indices(&fit.residuals),
+        outliers: fit.outliers.indices(&fit.residuals),
         residuals: fit.residuals,
         course,
     })
@@ -192,7 +192,7 @@ pub fn replay(
 ) -> Result<(), BackendError> {
     let mut done = 0;
     for round in &course.rounds {
-        let beliefs = course.doubted.beliefs(round.scale);
+        let beliefs = course.outliers.beliefs(round.scale);
         backend.reweight(&beliefs, strength(course.smoothness))?;
         backend.solve(round.iterations)?;
         done += round.iterations;
@@ -201,13 +201,13 @@ pub fn replay(
     Ok(())
 }
 
-struct Fit<'a> {
+struct FitRun<'a> {
     backend: &'a mut dyn Backend,
     /// Of the present texels, except while λ is sought.
     residuals: Vec<ViewResiduals>,
     /// The texels, as long as they are unchanged.
     start: Option<Vec<[f32; 4]>>,
-    doubted: Outliers,
+    outliers: Outliers,
     smoothness: f32,
     scale: f32,
     /// Iterations done.
@@ -217,7 +217,7 @@ struct Fit<'a> {
     progress: &'a mut dyn FnMut(u32, u32),
 }
 
-impl Fit<'_> {
+impl FitRun<'_> {
     /// Counts iterations, and reports them with those to come.
     fn did(&mut self, iterations: u32, to_come: u32) {
         self.done += iterations;
@@ -294,12 +294,12 @@ impl Fit<'_> {
     }
 
     /// Finds outlier views after a first round. If there are more than before, finds λ without them.
-    fn doubt(&mut self, plan: &Plan) -> Result<bool, BackendError> {
+    fn find_outliers(&mut self, plan: &Plan) -> Result<bool, BackendError> {
         let found = Outliers::of(&self.residuals);
-        if found.count() <= self.doubted.count() {
+        if found.count() <= self.outliers.count() {
             return Ok(false);
         }
-        self.doubted = found;
+        self.outliers = found;
         // The search for λ leaves what only outlier views show to its neighbours.
         let texels = self.backend.read_texels()?;
         self.find_smoothness(plan)?;
@@ -311,7 +311,7 @@ impl Fit<'_> {
     /// Runs one round over all views. `to_come` iterations may follow it.
     fn round(&mut self, round: &Round, to_come: u32) -> Result<(), BackendError> {
         self.scale = round.scale.max(SPREADS * self.spread());
-        let beliefs = self.doubted.beliefs(self.scale);
+        let beliefs = self.outliers.beliefs(self.scale);
         self.backend.reweight(&beliefs, strength(self.smoothness))?;
         self.backend.solve(round.iterations)?;
         self.residuals = self.backend.residuals()?;
@@ -327,7 +327,7 @@ impl Fit<'_> {
 
     /// Spread of the inlier views.
     fn spread(&self) -> f32 {
-        spread(self.doubted.rest(&self.residuals))
+        spread(self.outliers.rest(&self.residuals))
     }
 
     /// Returns the errors of ever weaker λ, until there is nothing to gain. While one predicts the left-out views worse
@@ -364,7 +364,7 @@ impl Fit<'_> {
     ) -> Result<f64, BackendError> {
         let scale = (SPREADS * self.spread()).max(WIDE);
         let taken = |number: Option<usize>| number.is_some_and(|nth| !left_out(nth));
-        let beliefs: Vec<Belief> = (self.doubted.numbers())
+        let beliefs: Vec<Belief> = (self.outliers.numbers())
             .map(|number| if taken(number) { scale } else { 0.0 })
             .map(Belief::from)
             .collect();
@@ -379,7 +379,7 @@ impl Fit<'_> {
 
     /// Error of the left-out views by the present residuals.
     fn error_left_out(&self) -> f64 {
-        let judges = self.doubted.rest(&self.residuals).enumerate();
+        let judges = self.outliers.rest(&self.residuals).enumerate();
         let judges = judges.filter(|(nth, _)| left_out(*nth));
         robust_error(judges.map(|(_, view)| view))
     }

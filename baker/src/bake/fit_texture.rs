@@ -327,7 +327,7 @@ impl Ahead for Early<'_> {
 
 /// The warning about outlier views, by their numbers in the report.
 pub(super) fn doubted(fitted: &Fitted) -> Option<String> {
-    let numbers: Vec<String> = fitted.doubted.iter().map(u32::to_string).collect();
+    let numbers: Vec<String> = fitted.outliers.iter().map(u32::to_string).collect();
     let (count, all) = (numbers.len(), fitted.residuals.len());
     (count > 0).then(|| {
         format!(

@@ -6,7 +6,7 @@
 use proto::table::View;
 use rayon::prelude::*;
 
-use super::raster::{NOTHING, Projected, raster};
+use super::raster::{NOTHING, Projected, RasterSamples, raster};
 use super::rows::{Entry, Rows, add_tap};
 use super::scene::Scene;
 use crate::progress::unit;
@@ -35,21 +35,19 @@ pub(super) fn footprints_above(scene: &Scene, view: &View, taps: u32, least: f32
     let camera = scene.camera(&view.camera);
     let projected = Projected::of_scene(scene, &camera, view.width, view.height);
     let bands = projected.bands(view.height, BAND);
+    let footprints = Footprints {
+        scene,
+        view,
+        projected,
+        taps,
+        least,
+    };
     bands
         .par_iter()
         .enumerate()
         .map(|(band, triangles)| {
             let first = band as u32 * BAND;
-            let end = (first + BAND).min(view.height);
-            let rows = band_footprints(
-                scene,
-                view,
-                &projected,
-                triangles,
-                [first, end],
-                taps,
-                least,
-            );
+            let rows = footprints.of_band(triangles, [first, (first + BAND).min(view.height)]);
             unit();
             rows
         })
@@ -57,60 +55,77 @@ pub(super) fn footprints_above(scene: &Scene, view: &View, taps: u32, least: f32
         .collect()
 }
 
-fn band_footprints(
-    scene: &Scene,
-    view: &View,
-    projected: &Projected,
-    triangles: &[u32],
-    [first, end]: [u32; 2],
+/// What the footprints of a view's pixels follow from.
+struct Footprints<'a> {
+    scene: &'a Scene,
+    view: &'a View,
+    projected: Projected,
     taps: u32,
     least: f32,
-) -> Rows {
-    let mut rows = Rows::of_view(view.index);
-    let own = (first * view.width) as usize..(end * view.width) as usize;
-    let counts = |pixel: &[u8; 4]| pixel[3] >= MIN_ALPHA;
-    if triangles.is_empty() || !view.pixels[own].iter().any(counts) {
-        return rows;
-    }
-    let samples = raster(projected, triangles, view.width, first, end, taps);
-    let step = 1.0 / f64::from(taps);
-    let share = 1.0 / (taps * taps) as f32;
-    let mut footprint = Vec::with_capacity((4 * taps * taps) as usize);
-    for row in first..end {
-        for column in 0..view.width {
-            let pixel = (row * view.width + column) as usize;
-            if !counts(&view.pixels[pixel]) {
-                continue;
-            }
-            footprint.clear();
-            let (mut met, mut around) = (false, Around::default());
-            let covered = (0..taps * taps).all(|tap| {
-                let (k, l) = (tap % taps, tap / taps);
-                let at = ((row - first) * taps + l) as usize * samples.row_length
-                    + (column * taps + k) as usize;
-                let triangle = samples.triangles[at];
-                if triangle == NOTHING {
-                    return false;
+}
+
+impl Footprints<'_> {
+    /// The rows of the pixel rows `first..end`, which these triangles may touch.
+    fn of_band(&self, triangles: &[u32], [first, end]: [u32; 2]) -> Rows {
+        let (view, taps) = (self.view, self.taps);
+        let mut rows = Rows::of_view(view.index);
+        let own = (first * view.width) as usize..(end * view.width) as usize;
+        let counts = |pixel: &[u8; 4]| pixel[3] >= MIN_ALPHA;
+        if triangles.is_empty() || !view.pixels[own].iter().any(counts) {
+            return rows;
+        }
+        let samples = raster(&self.projected, triangles, view.width, first, end, taps);
+        let mut footprint = Vec::with_capacity((4 * taps * taps) as usize);
+        for row in first..end {
+            for column in 0..view.width {
+                let pixel = (row * view.width + column) as usize;
+                let colour = view.pixels[pixel];
+                let line = ((row - first) * taps) as usize * samples.row_length;
+                if counts(&colour) && self.enter(&samples, line, [column, row], &mut footprint) {
+                    rows.push(&footprint, colour, pixel as u32);
                 }
-                let x = f64::from(column) + (f64::from(k) + 0.5) * step;
-                let y = f64::from(row) + (f64::from(l) + 0.5) * step;
-                let [u, v] = texel_coords(scene, projected, triangle, x, y);
-                met |= scene.window.meets([u, v]);
-                around.add(scene.size, [u, v]);
-                add_tap(&mut footprint, scene.size, u, v, share);
-                true
-            });
-            if covered && met {
-                if around.texels() <= TOGETHER_TEXELS as f32 {
-                    drop_least(&mut footprint, least);
-                }
-                scene.window.take(&mut footprint);
-                rows.push(&footprint, view.pixels[pixel], pixel as u32);
             }
         }
+        rows.entries.shrink_to_fit();
+        rows
     }
-    rows.entries.shrink_to_fit();
-    rows
+
+    /// Sets `footprint` to that of a pixel, whose first row of samples starts at `line`. Returns whether it has a row.
+    fn enter(
+        &self,
+        samples: &RasterSamples,
+        line: usize,
+        [column, row]: [u32; 2],
+        footprint: &mut Vec<Entry>,
+    ) -> bool {
+        let (scene, taps) = (self.scene, self.taps);
+        let step = 1.0 / f64::from(taps);
+        let share = 1.0 / (taps * taps) as f32;
+        footprint.clear();
+        let (mut met, mut around) = (false, Around::default());
+        for tap in 0..taps * taps {
+            let (k, l) = (tap % taps, tap / taps);
+            let at = line + l as usize * samples.row_length + (column * taps + k) as usize;
+            let triangle = samples.triangles[at];
+            if triangle == NOTHING {
+                return false;
+            }
+            let x = f64::from(column) + (f64::from(k) + 0.5) * step;
+            let y = f64::from(row) + (f64::from(l) + 0.5) * step;
+            let [u, v] = texel_coords(scene, &self.projected, triangle, x, y);
+            met |= scene.window.meets([u, v]);
+            around.add(scene.size, [u, v]);
+            add_tap(footprint, scene.size, u, v, share);
+        }
+        if !met {
+            return false;
+        }
+        if around.texels() <= TOGETHER_TEXELS as f32 {
+            drop_least(footprint, self.least);
+        }
+        scene.window.take(footprint);
+        true
+    }
 }
 
 /// The rectangle around the first texels of some taps: their minimum and maximum column and row.

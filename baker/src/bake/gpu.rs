@@ -215,7 +215,7 @@ impl Backend for Gpu {
         self.run(|fit| fit.device.gpu_times())
     }
 
-    fn again(
+    fn reset(
         &mut self,
         scene: &Scene,
         ties: &Ties,

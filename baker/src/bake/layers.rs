@@ -56,7 +56,7 @@ pub(super) fn bake(
         if parts.is_none() {
             let ties = ties(context.atlas, &context.scene.window);
             backend
-                .again(context.scene, &ties, plan.taps, space.blend())
+                .reset(context.scene, &ties, plan.taps, space.blend())
                 .map_err(failure)?;
         }
         unit();
@@ -322,7 +322,7 @@ mod tests {
                         scale: 0.0,
                         iterations: 0,
                         residuals: Vec::new(),
-                        doubted: Vec::new(),
+                        outliers: Vec::new(),
                         course: super::super::fit::Course::default(),
                     },
                     deviations: None,

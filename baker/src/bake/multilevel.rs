@@ -69,7 +69,7 @@ pub(super) fn share(lambda: f32, diagonal: f32) -> f32 {
 }
 
 #[derive(Debug)]
-struct Level {
+struct CoarseLevel {
     /// Cells across and down.
     size: [usize; 2],
     values: Sums,
@@ -81,7 +81,7 @@ struct Level {
 pub(super) struct Multilevel {
     across: usize,
     shares: Sums,
-    levels: Vec<Level>,
+    levels: Vec<CoarseLevel>,
 }
 
 impl Multilevel {
@@ -97,7 +97,7 @@ impl Multilevel {
             .unzip();
         let (mut mass, mut stiffness): (Sums, Sums) = held.into_par_iter().unzip();
         let mut size = [across, texels / across.max(1)];
-        let mut levels: Vec<Level> = Vec::new();
+        let mut levels: Vec<CoarseLevel> = Vec::new();
         for level in 0..LEVELS {
             let coarser = size.map(|edge| edge.div_ceil(2));
             let restricted = |fine: &Sums| match level {
@@ -118,7 +118,7 @@ impl Multilevel {
                     if sum > 0.0 { 1.0 / sum } else { 0.0 }
                 })
             };
-            levels.push(Level {
+            levels.push(CoarseLevel {
                 size: coarser,
                 values: vec![[0.0; 4]; coarser[0] * coarser[1]],
                 inverses: ticking(mass.par_iter())
@@ -255,7 +255,7 @@ fn restrict([width, height]: [usize; 2], fine: &Sums) -> Sums {
         .collect()
 }
 
-impl Level {
+impl CoarseLevel {
     /// Interpolates its cells at a place of the finer level: [`restrict`]'s transpose.
     fn prolonged(&self, [x, y]: [usize; 2]) -> Numbers {
         let [across, down] = self.size;

@@ -16,8 +16,8 @@ use super::backend::{
     ViewResiduals, alpha_weight, bin_of, robust_weight,
 };
 use super::colour::{observed, to_display};
-use super::held::{Held, Room, WeighedRows};
-use super::normal::{Normal, TOLD_CHUNKS, conjugate_gradients};
+use super::normal::{CHUNKS_A_TICK, Normal, conjugate_gradients};
+use super::row_cache::{RowBudget, RowCache, WeighedRows};
 use super::rows::Rows;
 use super::scene::Scene;
 use super::window::Window;
@@ -48,7 +48,7 @@ pub fn texture_bytes(texels: usize) -> u64 {
 #[derive(Debug)]
 pub struct Native {
     blend: Blend,
-    held: Held,
+    cache: RowCache,
     /// Weight of each row of each view.
     weights: Vec<Vec<f32>>,
     texels: Vec<[f32; 4]>,
@@ -62,11 +62,17 @@ impl Native {
     /// An adapter without views; `taps` is the s of s×s.
     #[must_use]
     pub fn new(scene: Scene, ties: Ties, taps: u32, blend: Blend, memory: Memory) -> Self {
-        Self::with_room(scene, ties, taps, blend, Room::of(memory))
+        Self::with_budget(scene, ties, taps, blend, RowBudget::of(memory))
     }
 
     /// [`Self::new`] with another bound on the memory of the rows.
-    pub(super) fn with_room(scene: Scene, ties: Ties, taps: u32, blend: Blend, room: Room) -> Self {
+    pub(super) fn with_budget(
+        scene: Scene,
+        ties: Ties,
+        taps: u32,
+        blend: Blend,
+        budget: RowBudget,
+    ) -> Self {
         let texels = scene.texels();
         let lanes = lanes(texels);
         Self {
@@ -75,14 +81,14 @@ impl Native {
             texels: vec![[0.0; 4]; texels],
             ties,
             normal: Normal::new(texels, scene.size as usize, lanes),
-            held: Held::new(scene, taps, room),
+            cache: RowCache::new(scene, taps, budget),
             narrowed: false,
         }
     }
 
     /// The window whose subset counts, if narrowed.
     fn subset(&self) -> Option<&Window> {
-        self.narrowed.then(|| self.held.window())
+        self.narrowed.then(|| self.cache.window())
     }
 }
 
@@ -177,21 +183,21 @@ impl Backend for Native {
     }
 
     fn row_memory(&self, _: usize) -> RowMemory {
-        self.held.room().memory()
+        self.cache.budget().memory()
     }
 
     fn overflows(&self) -> bool {
-        self.held.overflows()
+        self.cache.overflows()
     }
 
     fn add_view(&mut self, view: &View) -> Result<(), BackendError> {
-        let rows = self.held.add(view);
+        let rows = self.cache.add(view);
         self.weights.push(vec![1.0; rows]);
         Ok(())
     }
 
     fn forget(&mut self) -> Result<(), BackendError> {
-        self.held.forget();
+        self.cache.forget();
         self.weights.clear();
         Ok(())
     }
@@ -199,7 +205,7 @@ impl Backend for Native {
     fn average(&mut self) -> Result<(), BackendError> {
         let table = observed(self.blend);
         let rows = WeighedRows {
-            held: &self.held,
+            cache: &self.cache,
             weights: &self.weights,
         };
         let sums = self.normal.scatter(rows, |chunk, row| {
@@ -236,16 +242,16 @@ impl Backend for Native {
     fn residuals(&mut self) -> Result<Vec<ViewResiduals>, BackendError> {
         let (texels, blend, subset) = (&self.texels, self.blend, self.subset());
         let mut residuals = Vec::new();
-        for group in self.held.groups() {
+        for group in self.cache.groups() {
             let of_view = |(view, chunks): (usize, &Cow<'_, [Rows]>)| {
                 let mut sum = ViewResiduals {
-                    view: self.held.index(view),
+                    view: self.cache.index(view),
                     rows: 0,
                     histogram: [0; BINS],
                     sum_squares: 0.0,
                 };
                 for (place, rows) in chunks.iter().enumerate() {
-                    if place % TOLD_CHUNKS == TOLD_CHUNKS - 1 {
+                    if place % CHUNKS_A_TICK == CHUNKS_A_TICK - 1 {
                         unit();
                     }
                     for row in 0..rows.len() {
@@ -267,9 +273,9 @@ impl Backend for Native {
     }
 
     fn reweight(&mut self, beliefs: &[Belief], strength: Strength) -> Result<(), BackendError> {
-        let (texels, blend, held) = (&self.texels, self.blend, &self.held);
-        let subset = self.narrowed.then(|| held.window());
-        for group in held.groups() {
+        let (texels, blend, cache) = (&self.texels, self.blend, &self.cache);
+        let subset = self.narrowed.then(|| cache.window());
+        for group in cache.groups() {
             let views = group.views.clone();
             self.weights[views.clone()]
                 .par_iter_mut()
@@ -279,7 +285,7 @@ impl Backend for Native {
                 .for_each(|(((weights, &Belief { scale, share }), chunks), view)| {
                     let mut rest = weights.as_mut_slice();
                     for (place, rows) in chunks.iter().enumerate() {
-                        if place % TOLD_CHUNKS == TOLD_CHUNKS - 1 {
+                        if place % CHUNKS_A_TICK == CHUNKS_A_TICK - 1 {
                             unit();
                         }
                         let (of_chunk, after) = rest.split_at_mut(rows.len());
@@ -298,7 +304,7 @@ impl Backend for Native {
                                 *weight = robust_weight(residual, scale);
                             });
                     }
-                    apply_consensus(held.size(view), chunks, subset, weights);
+                    apply_consensus(cache.size(view), chunks, subset, weights);
                     let colours = chunks.iter().flat_map(|rows| &rows.colours);
                     for (weight, colour) in weights.iter_mut().zip(colours) {
                         *weight *= share * alpha_weight(colour[3]);
@@ -306,7 +312,7 @@ impl Backend for Native {
                 });
         }
         let rows = WeighedRows {
-            held,
+            cache,
             weights: &self.weights,
         };
         self.normal
@@ -322,7 +328,7 @@ impl Backend for Native {
 
     fn solve(&mut self, iterations: u32) -> Result<(), BackendError> {
         let rows = WeighedRows {
-            held: &self.held,
+            cache: &self.cache,
             weights: &self.weights,
         };
         conjugate_gradients(
@@ -338,7 +344,7 @@ impl Backend for Native {
 
     fn deviations(&mut self) -> Result<Vec<f32>, BackendError> {
         let rows = WeighedRows {
-            held: &self.held,
+            cache: &self.cache,
             weights: &self.weights,
         };
         let (texels, blend) = (&self.texels, self.blend);
@@ -352,24 +358,24 @@ impl Backend for Native {
         Ok(sums.into_par_iter().map(mean).collect())
     }
 
-    fn again(
+    fn reset(
         &mut self,
         scene: &Scene,
         ties: &Ties,
         taps: u32,
         blend: Blend,
     ) -> Result<(), BackendError> {
-        let room = self.held.room();
+        let budget = self.cache.budget();
         // Freed first: two at once would need twice the memory.
-        self.held = Held::new(scene.clone(), taps, Room::new(0));
+        self.cache = RowCache::new(scene.clone(), taps, RowBudget::new(0));
         self.normal = Normal::new(0, 0, 0);
         (self.weights, self.texels) = (Vec::new(), Vec::new());
-        *self = Self::with_room(scene.clone(), ties.clone(), taps, blend, room);
+        *self = Self::with_budget(scene.clone(), ties.clone(), taps, blend, budget);
         Ok(())
     }
 
     fn rows_held(&self) -> RowsHeld {
-        self.held.rows_held()
+        self.cache.rows_held()
     }
 
     fn peak_memory(&self) -> u64 {

@@ -8,15 +8,15 @@ use rayon::prelude::*;
 
 use super::backend::{Strength, Ties};
 use super::colour::{Observed, observed, slope_squared};
-use super::held::{Chunk, WeighedRows};
 use super::links::neighbours;
 use super::multilevel::{Hold, Multilevel, Sums, share};
+use super::row_cache::{Chunk, WeighedRows};
 use super::rows::Rows;
 use crate::progress::{Ticker, ticking, unit};
 
 /// A lane reports its progress after so many chunks, each of a few pixel rows: one system call for each would be too
 /// many.
-pub(super) const TOLD_CHUNKS: usize = 16;
+pub(super) const CHUNKS_A_TICK: usize = 16;
 
 /// Scratch memory and diagonal of the normal matrix.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ impl Normal {
         let count = self.lanes.len();
         ticking(self.lanes.par_iter_mut()).for_each(|sums| sums.fill([0.0; 4]));
         let mut before = 0;
-        for group in rows.held.groups() {
+        for group in rows.cache.groups() {
             let chunks = group.chunks(rows.weights);
             ticking(self.lanes.par_iter_mut())
                 .enumerate()
@@ -68,7 +68,7 @@ impl Normal {
                     let skipped = (lane + count - before % count) % count;
                     let own = chunks.iter().skip(skipped).step_by(count);
                     for (place, &chunk) in own.enumerate() {
-                        if place % TOLD_CHUNKS == TOLD_CHUNKS - 1 {
+                        if place % CHUNKS_A_TICK == CHUNKS_A_TICK - 1 {
                             unit();
                         }
                         for row in 0..chunk.rows.len() {
@@ -186,7 +186,7 @@ impl Normal {
         let (size, lambda, diagonal) = (self.size, &self.lambda, &self.diagonal);
         let links = move |texel: usize| neighbours(&ties.links, size, texel);
         let link = move |one: usize, other: usize, c: usize| link(lambda[one][c], lambda[other][c]);
-        let held = move |texel: usize| -> [[f32; 2]; 3] {
+        let cache = move |texel: usize| -> [[f32; 2]; 3] {
             std::array::from_fn(|c| {
                 let ties = links(texel).map(|other| link(texel, other, c)).sum::<f32>();
                 [ties, (diagonal[texel][c] - ties).max(0.0)]
@@ -199,7 +199,7 @@ impl Normal {
         move |texel| {
             let share = shares[texel];
             let [mut mass, mut stiffness] = [[0.0; 3]; 2];
-            for (c, [_, rows]) in held(texel).into_iter().enumerate() {
+            for (c, [_, rows]) in cache(texel).into_iter().enumerate() {
                 mass[c] = share[c] * rows;
                 for other in links(texel) {
                     let (link, there) = (link(texel, other, c), shares[other][c]);

@@ -154,7 +154,7 @@ fn span(of: [f64; 3], end: f64) -> [f64; 2] {
 
 /// Samples of one band of pixel rows.
 #[derive(Clone, Debug)]
-pub struct Samples {
+pub struct RasterSamples {
     /// Samples in a row: `width · s`.
     pub row_length: usize,
     /// Triangle of each sample, [`NOTHING`] where none; row by row.
@@ -173,10 +173,10 @@ pub fn raster(
     first: u32,
     end: u32,
     s: u32,
-) -> Samples {
+) -> RasterSamples {
     let row_length = (width * s) as usize;
     let rows = ((end - first) * s) as usize;
-    let mut samples = Samples {
+    let mut samples = RasterSamples {
         row_length,
         triangles: vec![NOTHING; row_length * rows],
         inverse_depths: vec![0.0; row_length * rows],
@@ -240,7 +240,7 @@ const TOGETHER: usize = 4;
 
 /// One row of samples of a triangle, as far as its edges may accept any.
 #[derive(Clone, Debug)]
-pub(super) struct Span {
+pub(super) struct SampleSpan {
     /// Number of the row of samples, from the top of the picture.
     pub(super) row: usize,
     /// One more on each side than the edges' equations accept. The rest needs no test, and no rounding of the bounds
@@ -265,7 +265,7 @@ impl Footing {
         &self,
         s: u32,
         [first, end]: [i32; 2],
-    ) -> impl Iterator<Item = Span> + use<> {
+    ) -> impl Iterator<Item = SampleSpan> + use<> {
         let step = 1.0 / f64::from(s);
         let scale = s as i32;
         let [left, right] = self.columns.map(|column| (column * scale) as usize);
@@ -289,7 +289,7 @@ impl Footing {
                     columns.end = columns.end.min((zero + 2.0).max(0.0) as usize);
                 }
             }
-            Span {
+            SampleSpan {
                 row: row as usize,
                 columns,
                 start,
@@ -299,7 +299,7 @@ impl Footing {
     }
 }
 
-impl Span {
+impl SampleSpan {
     /// Enters a triangle into the samples of its row, wherever it is the nearest so far.
     fn enter<D: InverseDepth>(
         &self,

@@ -55,13 +55,13 @@ use proto::job::{Memory, Refine};
 use proto::message::{ExposureFate, Failure, Phase};
 use proto::table::View;
 
-use super::decimate::{Decimation, Decimator, Decision, Sightings, Survey};
+use super::decimate::{Decimation, Decimator, Decision, Observations, Survey};
 use super::surface::Original;
 use crate::progress::{PhaseClock, Progress};
 use crate::step_times::{self, timed};
 pub(super) use ahead::Ahead;
 use ahead::{Took, await_pass};
-use camera::{Shape, Verdict};
+use camera::{ShownMesh, Verdict};
 use intake::{Examined, Intake, Meanwhile, Taken, fitted, masking};
 
 /// Bytes of views that may wait for each other. Jobs with less wait for their last view; of larger ones the first view
@@ -73,7 +73,7 @@ pub(super) fn held_bytes(memory: Memory) -> usize {
 /// Stands between the views and the bake.
 pub(super) struct Refiner<'a> {
     mode: Refine,
-    shape: Shape<'a>,
+    shape: ShownMesh<'a>,
     held_bytes: usize,
     /// If set, pixels that show another surface are masked.
     masks: Option<&'a Original>,
@@ -119,7 +119,7 @@ impl<'a> Refiner<'a> {
         let (positions, triangles) = original.shape();
         Self {
             mode,
-            shape: Shape {
+            shape: ShownMesh {
                 frame: original.frame(),
                 positions,
                 triangles,
@@ -141,7 +141,7 @@ impl<'a> Refiner<'a> {
     }
 
     /// Decimates pixels where rows do not fit the memory or others show the surface better; see [`Self::decimation`].
-    pub(super) fn decimate(&mut self, decimator: Decimator<'a>, looked: Sightings<'a>) {
+    pub(super) fn decimate(&mut self, decimator: Decimator<'a>, looked: Observations<'a>) {
         self.held = true;
         self.survey = Some(Survey::of_looked(decimator, looked));
     }

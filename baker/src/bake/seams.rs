@@ -40,7 +40,7 @@ use super::raster::NOTHING;
 use super::scene::Scene;
 use crate::progress::{ticked, ticking, unit};
 use crate::step_times::timed;
-use side::{NO_CHART, SHORTEST, Side};
+use side::{NO_CHART, SHORTEST, SeamSide};
 use solve::Agreement;
 
 /// Nearer than this in texels, two sides of an edge are one place of the texture.
@@ -51,7 +51,7 @@ const SAME: f64 = 1e-3;
 pub struct Mending {
     size: usize,
     space: Space,
-    seams: Vec<[Side; 2]>,
+    seams: Vec<[SeamSide; 2]>,
     /// Chart of each texel.
     charts: Vec<u32>,
     known: Vec<bool>,
@@ -141,23 +141,23 @@ fn mend(
 }
 
 /// The seams of a scene, and the chart of each texel.
-fn seams(scene: &Scene, atlas: &Atlas) -> (Vec<[Side; 2]>, Vec<u32>) {
+fn seams(scene: &Scene, atlas: &Atlas) -> (Vec<[SeamSide; 2]>, Vec<u32>) {
     let charts = charts(scene);
     let place = |vertex: u32| scene.texel_coords[vertex as usize].map(f64::from);
-    let side = |side: &super::atlas::Side| {
+    let side = |side: &super::atlas::SeamEdge| {
         let [a, b] = side.vertices.map(place);
         let apex = place(side.apex);
         let along = [b[0] - a[0], b[1] - a[1]];
         let length = along[0].hypot(along[1]).max(SHORTEST);
         let normal = [-along[1] / length, along[0] / length];
         let inside = (apex[0] - a[0]) * normal[0] + (apex[1] - a[1]) * normal[1];
-        Side {
+        SeamSide {
             ends: [a, b],
             inward: normal.map(|x| x * inside.signum()),
             chart: charts[side.apex as usize],
         }
     };
-    let apart = |[one, other]: &[Side; 2]| {
+    let apart = |[one, other]: &[SeamSide; 2]| {
         let all = one
             .ends
             .as_flattened()

@@ -310,7 +310,7 @@ fn begin(
     let taken = || {
         clock.time(Phase::Raster, || {
             timed("again", || {
-                backend.again(&scene, &ties, context.plan.taps, space.blend())
+                backend.reset(&scene, &ties, context.plan.taps, space.blend())
             })?;
             drop((scene, ties));
             if let Some(windows) = foreseen {

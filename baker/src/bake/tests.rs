@@ -90,14 +90,14 @@ impl Backend for Spoilt {
         self.native.deviations()
     }
 
-    fn again(
+    fn reset(
         &mut self,
         scene: &Scene,
         ties: &Ties,
         taps: u32,
         blend: Blend,
     ) -> Result<(), BackendError> {
-        self.native.again(scene, ties, taps, blend)
+        self.native.reset(scene, ties, taps, blend)
     }
 
     fn peak_memory(&self) -> u64 {
@@ -285,8 +285,8 @@ fn bake_within(room: usize, told: Option<backend::RowMemory>) -> (Baked, Again) 
     };
     let open = |scene: &Scene, atlas: &Atlas| -> Result<(Box<dyn Backend>, Window), Failure> {
         let ties = fixture::ties(atlas);
-        let room = held::Room::new(room);
-        let native = Native::with_room(scene.clone(), ties, plan.taps, Blend::Linear, room);
+        let room = row_cache::RowBudget::new(room);
+        let native = Native::with_budget(scene.clone(), ties, plan.taps, Blend::Linear, room);
         let backend = Spoilt {
             native,
             readings: 0,

@@ -65,13 +65,13 @@ pub fn across(size: u32) -> u32 {
 }
 
 /// A window being laid out.
-struct Layout {
+struct WindowLayout {
     size: u32,
     squares: Vec<Option<u32>>,
     rows: u32,
 }
 
-impl Layout {
+impl WindowLayout {
     /// Lays out squares side by side, each `edge` texels across, in rows of their own.
     fn place(&mut self, squares: impl Iterator<Item = u32>, edge: u32) {
         let coarse = if edge == 1 { COARSE } else { 0 };
@@ -136,7 +136,7 @@ impl Window {
 
     fn of(size: u32, strips: &[Range<u32>], beside: &BTreeSet<u32>) -> Self {
         let (edge, across) = (square(size), across(size));
-        let mut layout = Layout {
+        let mut layout = WindowLayout {
             size,
             squares: vec![None; (across * across) as usize],
             rows: 0,

@@ -78,9 +78,9 @@ pub(in crate::bake) struct Cells<'a> {
 
 /// What a view shows of the cells.
 #[derive(Clone, Debug, PartialEq)]
-pub(in crate::bake) struct Look {
+pub(in crate::bake) struct Observation {
     pub(super) head: Head,
-    pub(super) grid: Grid,
+    pub(super) grid: SampleGrid,
     /// Cell of each sample; [`NOTHING`] if it hits none, or its pixel does not count.
     pub(in crate::bake) cells: Vec<u32>,
     /// Coarseness of the pixel there ([`level_of`]).
@@ -101,13 +101,13 @@ fn level_of(texels: f64) -> u8 {
 
 /// Sample grid: every `stride`-th column and row of a view's pixels, from `stride / 2` on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::bake) struct Grid {
+pub(in crate::bake) struct SampleGrid {
     pub(in crate::bake) stride: u32,
     /// Samples across and down.
     pub(in crate::bake) size: [u32; 2],
 }
 
-impl Grid {
+impl SampleGrid {
     pub(in crate::bake) fn new(size: [u32; 2], stride: u32) -> Self {
         let first = stride / 2;
         let size = size.map(|edge| edge.saturating_sub(first).div_ceil(stride));
@@ -183,9 +183,9 @@ impl<'a> Cells<'a> {
     }
 
     /// Examines every `stride`-th pixel of a view.
-    pub(in crate::bake) fn look(&self, mask: &impl Mask, stride: u32) -> Look {
+    pub(in crate::bake) fn look(&self, mask: &impl Mask, stride: u32) -> Observation {
         let head = mask.head();
-        let grid = Grid::new(head.size, stride);
+        let grid = SampleGrid::new(head.size, stride);
         let [width, height] = grid.size;
         let camera = grid.camera(&self.scene.camera(&head.camera));
         let projected = Projected::of_scene(self.scene, &camera, width, height);
@@ -211,7 +211,7 @@ impl<'a> Cells<'a> {
             }
         }
         unit();
-        Look {
+        Observation {
             head,
             grid,
             cells,
@@ -224,8 +224,8 @@ impl<'a> Cells<'a> {
         let zeros = (0..self.count()).map(|_| AtomicU32::new(0));
         let samples: Vec<AtomicU32> = zeros.collect();
         masks.par_iter().for_each(|mask| {
-            let look = self.look(mask, stride);
-            for &cell in look.cells.iter().filter(|&&cell| cell != NOTHING) {
+            let observation = self.look(mask, stride);
+            for &cell in observation.cells.iter().filter(|&&cell| cell != NOTHING) {
                 samples[cell as usize].fetch_add(1, Relaxed);
             }
         });

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use super::cells::{Cells, LEVELS, Look, SHARP};
+use super::cells::{Cells, LEVELS, Observation, SHARP};
 use crate::bake::raster::NOTHING;
 
 /// A texel has enough fine pixels if it has so many, of so many views.
@@ -15,7 +15,7 @@ pub(super) struct Enough {
 
 /// Counters of each cell by level of coarseness.
 #[derive(Debug)]
-pub(super) struct Counts {
+pub(super) struct LevelCounts {
     /// Pixels that a sample stands for.
     pixels: f64,
     /// Samples of all views.
@@ -26,7 +26,7 @@ pub(super) struct Counts {
 
 /// What the views show of a cell, as far as it is fine.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Shown {
+pub(super) struct ShownCell {
     pub(super) texels: f64,
     /// Fine pixels of all views together.
     pub(super) pixels: f64,
@@ -36,14 +36,14 @@ pub(super) struct Shown {
     pub(super) coarsest: u8,
 }
 
-impl Shown {
+impl ShownCell {
     /// Whether the cell is shown enough.
     pub(super) fn is_enough(&self, enough: Enough) -> bool {
         self.pixels >= enough.pixels * self.texels && self.views >= enough.views
     }
 }
 
-impl Counts {
+impl LevelCounts {
     /// Counters for observations of every `stride`-th pixel.
     pub(super) fn new(cells: &Cells<'_>, stride: u32) -> Self {
         let zeros = || {
@@ -57,12 +57,12 @@ impl Counts {
         }
     }
 
-    /// Counts a view.
-    pub(super) fn enter(&self, look: &Look) {
+    /// LevelCounts a view.
+    pub(super) fn enter(&self, observation: &Observation) {
         const UNSEEN: u8 = u8::MAX;
         let mut finest = vec![UNSEEN; self.samples.len() / LEVELS];
         let shown = || {
-            let both = look.cells.iter().zip(&look.levels);
+            let both = observation.cells.iter().zip(&observation.levels);
             both.filter(|(cell, _)| **cell != NOTHING)
                 .map(|(&cell, &level)| (cell as usize, level))
         };
@@ -80,9 +80,9 @@ impl Counts {
 
     /// Of each cell takes the finest levels until they are `enough`, or all. A pixel that covers less than a texel
     /// always counts as fine: leaving such out costs 0.1 dB with 100 views of 1024² in 1024² texels.
-    pub(super) fn shown(&self, cells: &Cells<'_>, enough: Enough) -> Vec<Shown> {
+    pub(super) fn shown(&self, cells: &Cells<'_>, enough: Enough) -> Vec<ShownCell> {
         let of = |((texels, samples), views): ((u32, &[AtomicU32]), &[AtomicU32])| {
-            let mut shown = Shown {
+            let mut shown = ShownCell {
                 texels: f64::from(texels),
                 pixels: 0.0,
                 views: 0.0,

@@ -6,8 +6,8 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use rayon::prelude::*;
 
-use super::cells::{Cells, Look};
-use super::shown::{Counts, Shown};
+use super::cells::{Cells, Observation};
+use super::shown::{LevelCounts, ShownCell};
 use super::{
     Decimation, Decimator, Decision, ENOUGH, Mask, Need, PLANNED, STRIDE, Workers, entries, wanted,
 };
@@ -16,25 +16,26 @@ use crate::bake::scene::Scene;
 
 /// Observations of an atlas.
 #[derive(Debug)]
-pub(in crate::bake) struct Sightings<'a> {
+pub(in crate::bake) struct Observations<'a> {
     cells: Cells<'a>,
     /// Set once it has begun.
-    counts: OnceLock<Counts>,
-    looks: Mutex<Vec<Look>>,
+    counts: OnceLock<LevelCounts>,
+    observations: Mutex<Vec<Observation>>,
 }
 
-impl<'a> Sightings<'a> {
+impl<'a> Observations<'a> {
     pub(in crate::bake) fn new(scene: &'a Scene, atlas: &Atlas) -> Self {
         Self {
             cells: Cells::new(scene, atlas),
             counts: OnceLock::new(),
-            looks: Mutex::default(),
+            observations: Mutex::default(),
         }
     }
 
     /// Starts counting: from here on all views must be examined.
     pub(in crate::bake) fn begin(&self) {
-        self.counts.get_or_init(|| Counts::new(&self.cells, STRIDE));
+        self.counts
+            .get_or_init(|| LevelCounts::new(&self.cells, STRIDE));
     }
 
     /// Examines a view, if counting has begun.
@@ -42,10 +43,13 @@ impl<'a> Sightings<'a> {
         let Some(counts) = self.counts.get() else {
             return;
         };
-        let look = self.cells.look(mask, STRIDE);
-        counts.enter(&look);
-        let mut looks = self.looks.lock().unwrap_or_else(PoisonError::into_inner);
-        looks.push(look);
+        let observation = self.cells.look(mask, STRIDE);
+        counts.enter(&observation);
+        let mut observations = self
+            .observations
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        observations.push(observation);
     }
 }
 
@@ -53,13 +57,13 @@ impl<'a> Sightings<'a> {
 #[derive(Debug)]
 pub(in crate::bake) struct Survey<'a> {
     decimator: Decimator<'a>,
-    looked: Sightings<'a>,
+    seen: Observations<'a>,
 }
 
 impl<'a> Survey<'a> {
     /// Continues from the views already examined.
-    pub(in crate::bake) fn of_looked(decimator: Decimator<'a>, looked: Sightings<'a>) -> Self {
-        Self { decimator, looked }
+    pub(in crate::bake) fn of_looked(decimator: Decimator<'a>, seen: Observations<'a>) -> Self {
+        Self { decimator, seen }
     }
 
     /// Up to so many opaque pixels none is left out, and no view need be examined.
@@ -69,11 +73,11 @@ impl<'a> Survey<'a> {
 
     /// Starts counting, since there are more: from here on all views must be examined.
     pub(in crate::bake) fn begin(&self) {
-        self.looked.begin();
+        self.seen.begin();
     }
 
     pub(in crate::bake) fn has_begun(&self) -> bool {
-        self.looked.counts.get().is_some()
+        self.seen.counts.get().is_some()
     }
 
     /// The decision for all of these views.
@@ -82,7 +86,10 @@ impl<'a> Survey<'a> {
         if pixels as f64 <= decimator.surely() {
             return Decision::AllFit;
         }
-        let survey = Self::of_looked(decimator, Sightings::new(decimator.scene, decimator.atlas));
+        let survey = Self::of_looked(
+            decimator,
+            Observations::new(decimator.scene, decimator.atlas),
+        );
         survey.begin();
         masks.par_iter().for_each(|mask| survey.look(mask));
         survey.decide(Workers::Pool)
@@ -90,22 +97,22 @@ impl<'a> Survey<'a> {
 
     /// Examines a view, if counting has begun.
     pub(in crate::bake) fn look(&self, mask: &impl Mask) {
-        self.looked.look(mask);
+        self.seen.look(mask);
     }
 
     /// Decides, once all views were examined.
     pub(in crate::bake) fn decide(&self, workers: Workers) -> Decision {
-        let Some(counts) = self.looked.counts.get() else {
+        let Some(counts) = self.seen.counts.get() else {
             return Decision::AllFit;
         };
-        let looks = (self.looked.looks.lock()).unwrap_or_else(PoisonError::into_inner);
-        let shown = counts.shown(&self.looked.cells, ENOUGH);
+        let observations = (self.seen.observations.lock()).unwrap_or_else(PoisonError::into_inner);
+        let shown = counts.shown(&self.seen.cells, ENOUGH);
         let rows = PLANNED
             * self
                 .decimator
                 .memory
                 .rows(entries(&shown, self.decimator.taps));
-        let fine = Decimation::of(&looks, &shown, |_| Need::ALL, workers);
+        let fine = Decimation::of(&observations, &shown, |_| Need::ALL, workers);
         let (all, kept) = (fine.pixels, fine.staying());
         let wanted = (kept > rows).then(|| wanted(&shown, rows));
         tracing::debug!(all, kept, rows, ?wanted, "decimation");
@@ -113,8 +120,8 @@ impl<'a> Survey<'a> {
             None => fine.if_any().map_or(Decision::AllFit, Decision::Decimated),
             Some(None) => Decision::TooMany(fine.if_any()),
             Some(Some(wanted)) => {
-                let need = |cell: &Shown| wanted.of(cell);
-                Decision::Decimated(Decimation::of(&looks, &shown, need, workers))
+                let need = |cell: &ShownCell| wanted.of(cell);
+                Decision::Decimated(Decimation::of(&observations, &shown, need, workers))
             }
         }
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use proto::table::{Mesh, View};
 
 use super::cells::{Cells, EDGE, LEVELS};
-use super::shown::Counts;
+use super::shown::LevelCounts;
 use super::*;
 use crate::bake::fixture::{around, camera, cube, paint, view, waves};
 use crate::bake::footprint::{footprints_above, texel_coords};
@@ -105,10 +105,10 @@ fn seen_in(size: u32, views: &[View]) -> (Vec<(f32, BTreeSet<u32>)>, usize) {
 }
 
 /// What the views show of each cell, as far as it is fine.
-fn shown(size: u32, views: &[View], enough: Enough) -> Vec<Shown> {
+fn shown(size: u32, views: &[View], enough: Enough) -> Vec<ShownCell> {
     let (scene, atlas) = scene_in(&cube(), size);
     let cells = Cells::new(&scene, &atlas);
-    let counts = Counts::new(&cells, STRIDE);
+    let counts = LevelCounts::new(&cells, STRIDE);
     for view in views {
         counts.enter(&cells.look(view, STRIDE));
     }
@@ -143,8 +143,11 @@ fn as_many_rows_stay_as_were_asked_for_and_every_texel_keeps_its_share() {
         (rows as f64 / wanted - 1.0).abs() < 0.15,
         "{rows} of {wanted}"
     );
-    let told = all as f64 - decimation.left_out() as f64;
-    assert!((told / rows as f64 - 1.0).abs() < 0.1, "{told} {rows}");
+    let staying = all as f64 - decimation.left_out() as f64;
+    assert!(
+        (staying / rows as f64 - 1.0).abs() < 0.1,
+        "{staying} {rows}"
+    );
     let sparse = before.iter().filter(|(_, views)| views.len() == 2).count();
     assert!(sparse > 200, "two views show the top");
     for ((weight, views), (left, still)) in before.iter().zip(&after) {
@@ -169,7 +172,7 @@ fn every_texel_keeps_the_least_or_nothing_is_left_out() {
     let views = views(80);
     let (_, all) = seen(&views);
     let shown = shown(SIZE, &views, ENOUGH);
-    let least = Wanted {
+    let least = Quota {
         pixels: PIXELS,
         views: VIEWS,
     };
@@ -242,13 +245,13 @@ fn samples_say_how_many_pixels_a_place_has() {
 #[test]
 fn a_place_is_asked_for_by_pixels_or_views_whichever_is_more() {
     let need = |pixels: f64, views: f64| {
-        let cell = Shown {
+        let cell = ShownCell {
             texels: 10.0,
             pixels: 10.0 * pixels,
             views,
             coarsest: 0,
         };
-        let wanted = Wanted {
+        let wanted = Quota {
             pixels: 4.0,
             views: 24.0,
         };
@@ -267,13 +270,15 @@ fn a_sample_says_how_many_texels_its_pixel_covers() {
     let cells = Cells::new(&scene, &atlas);
     let (mut compared, mut levels) = (0, BTreeSet::new());
     for (view, stride) in views(6).iter().zip([1, 2, 3, 4, 5, 8]) {
-        let look = cells.look(view, stride);
+        let observation = cells.look(view, stride);
         let [width, height] = PICTURE;
         let projected = Projected::of_scene(&scene, &scene.camera(&view.camera), width, height);
         let every: Vec<u32> = (0..scene.triangles.len() as u32).collect();
         let hits = raster(&projected, &every, width, 0, height, 1).triangles;
-        for (sample, (&cell, &level)) in (0..).zip(look.cells.iter().zip(&look.levels)) {
-            let [x, y] = look.grid.pixel(sample);
+        for (sample, (&cell, &level)) in
+            (0..).zip(observation.cells.iter().zip(&observation.levels))
+        {
+            let [x, y] = observation.grid.pixel(sample);
             let at = |x: u32, y: u32| hits.get((y * width + x) as usize).copied();
             let triangle = at(x, y).expect("within the picture");
             assert!(cell == NOTHING || triangle != NOTHING);
@@ -318,8 +323,11 @@ fn what_many_show_finely_keeps_no_coarse_rows_and_what_few_do_keeps_all() {
     let decimation = decimation_in(FINE, &views, f64::INFINITY).expect("some are coarse");
     let (before, all) = seen_in(FINE, &views);
     let (after, rows) = seen_in(FINE, &decimated(&views, &decimation));
-    let told = all as f64 - decimation.left_out() as f64;
-    assert!((told / rows as f64 - 1.0).abs() < 0.1, "{told} {rows}");
+    let staying = all as f64 - decimation.left_out() as f64;
+    assert!(
+        (staying / rows as f64 - 1.0).abs() < 0.1,
+        "{staying} {rows}"
+    );
     let is_far = |view: &&u32| **view >= NEAR;
     let [mut finely, mut still_coarse, mut coarsely, mut still_needed] = [0; 4];
     for ((_, views), (_, still)) in before.iter().zip(&after) {
@@ -376,11 +384,12 @@ fn of_levels_as_many_are_fine_as_are_enough_and_views_count_once() {
     let some = shown(FINE, &views, ENOUGH);
     for (all, some) in all.iter().zip(&some) {
         assert!(some.pixels <= all.pixels && some.views <= all.views && all.views <= 62.0);
-        let enough =
-            |cell: &Shown| cell.pixels >= ENOUGH.pixels * cell.texels && cell.views >= ENOUGH.views;
+        let enough = |cell: &ShownCell| {
+            cell.pixels >= ENOUGH.pixels * cell.texels && cell.views >= ENOUGH.views
+        };
         assert_eq!(enough(all), enough(some));
         assert!(enough(some) || (some.pixels, some.views) == (all.pixels, all.views));
     }
-    let least = |cells: &[Shown]| cells.iter().map(|cell| cell.pixels).sum::<f64>();
+    let least = |cells: &[ShownCell]| cells.iter().map(|cell| cell.pixels).sum::<f64>();
     assert!(least(&some) < 0.95 * least(&all));
 }

@@ -13,7 +13,7 @@ use crate::bake::backend::RowMemory;
 use crate::bake::decimate::{Decimation, Decimator, Decision, Head, Mask, Survey};
 use crate::bake::footprint::{MIN_ALPHA, footprints};
 use crate::bake::gpu::dry_run::{Rates, in_pools};
-use crate::bake::held;
+use crate::bake::row_cache;
 use crate::bake::rows::Rows;
 use crate::bake::scene::Scene;
 use crate::bake::subdomains::Subdomains;
@@ -148,7 +148,7 @@ impl Sample {
                     self.enter(rows, view.width, &scene.window, taps);
                 }
                 let rows = chunks.iter().map(|rows| rows.len() as u64).sum();
-                own = Some((rows, chunks.iter().map(held::bytes).sum()));
+                own = Some((rows, chunks.iter().map(row_cache::bytes).sum()));
             }
             self.counting += counting;
             self.by_view.push((counting, own));
@@ -184,7 +184,7 @@ impl Sample {
         for (sum, more) in self.boxes.iter_mut().zip(pools.boxes) {
             *sum += more;
         }
-        self.bytes += held::bytes(rows) as u64;
+        self.bytes += row_cache::bytes(rows) as u64;
     }
 
     /// What an opaque pixel comes to.

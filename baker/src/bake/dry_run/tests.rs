@@ -138,7 +138,7 @@ fn what_does_not_fit_the_processors_budget_is_drawn_again_as_it_is_there() {
     }
     sample.draw(&scene, None, 2, |_| ());
     let bytes: Vec<usize> = sample.kept().map(|(_, bytes)| bytes).collect();
-    let held = processor_rows(&sample, &mut Room::new(bytes[0] + bytes[1]));
+    let held = processor_rows(&sample, &mut RowBudget::new(bytes[0] + bytes[1]));
     assert_eq!((held.views, held.views_redrawn), (5, 3));
     let rows: Vec<u64> = sample.kept().map(|(rows, _)| rows).collect();
     assert_eq!(held.kept, rows[0] + rows[1]);

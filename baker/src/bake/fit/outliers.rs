@@ -51,27 +51,27 @@ impl Outliers {
         let views: Vec<bool> = (residuals.iter())
             .map(|view| view.rows > 0 && off(view) > TIMES * usual)
             .collect();
-        if 2 * views.iter().filter(|&&doubted| doubted).count() >= seen {
+        if 2 * views.iter().filter(|&&outlier| outlier).count() >= seen {
             return none;
         }
         Self { views }
     }
 
     pub(super) fn count(&self) -> usize {
-        self.views.iter().filter(|&&doubted| doubted).count()
+        self.views.iter().filter(|&&outlier| outlier).count()
     }
 
     /// For each view the number of inliers before it; none for an outlier.
     pub(super) fn numbers(&self) -> impl Iterator<Item = Option<usize>> {
         let mut before = 0..;
-        let number = move |&doubted: &bool| if doubted { None } else { before.next() };
+        let number = move |&outlier: &bool| if outlier { None } else { before.next() };
         self.views.iter().map(number)
     }
 
     /// Beliefs with this scale of the robust loss. Outliers get no robust loss: where they count, no other view
     /// contradicts them.
     pub(super) fn beliefs(&self, scale: f32) -> Vec<Belief> {
-        let of = |&doubted: &bool| match doubted {
+        let of = |&outlier: &bool| match outlier {
             true => Belief {
                 scale: f32::INFINITY,
                 share: LEAST_SHARE,
@@ -87,13 +87,14 @@ impl Outliers {
         residuals: &'a [ViewResiduals],
     ) -> impl Iterator<Item = &'a ViewResiduals> {
         let both = residuals.iter().zip(&self.views);
-        both.filter(|(_, doubted)| !**doubted).map(|(view, _)| view)
+        both.filter(|(_, outliers)| !**outliers)
+            .map(|(view, _)| view)
     }
 
     /// View indices of the outliers among `residuals`.
     pub(super) fn indices(&self, residuals: &[ViewResiduals]) -> Vec<u32> {
         let both = residuals.iter().zip(&self.views);
-        both.filter(|(_, doubted)| **doubted)
+        both.filter(|(_, outlier)| **outlier)
             .map(|(view, _)| view.view)
             .collect()
     }

@@ -354,11 +354,11 @@ fn blurred(mut views: Vec<View>, of: impl Fn(u32) -> bool) -> Vec<View> {
 fn blurred_views_are_found_and_cost_no_more_than_to_be_without_them() {
     let plan = Plan::new(Quality::Standard);
     let (_, fitted) = baked(&views(24), &plan);
-    assert_eq!(fitted.doubted, NONE);
+    assert_eq!(fitted.outliers, NONE);
     let fourth = |view: u32| view % 4 == 1;
     let with_blur = blurred(views(24), fourth);
     let (texture, fitted) = baked(&with_blur, &plan);
-    assert_eq!(fitted.doubted, [1, 5, 9, 13, 17, 21]);
+    assert_eq!(fitted.outliers, [1, 5, 9, 13, 17, 21]);
     let sharp: Vec<View> = (with_blur.into_iter())
         .filter(|view| !fourth(view.index))
         .collect();
@@ -381,10 +381,10 @@ fn what_only_doubted_views_show_is_still_taken_from_them() {
     }
     let (texture, fitted) = baked(&given, &Plan::new(Quality::Standard));
     assert!(
-        fitted.doubted.len() > 2
+        fitted.outliers.len() > 2
             && (0..24)
                 .filter(|&at| above(at) && height(at) < 1.2)
-                .eq(fitted.doubted)
+                .eq(fitted.outliers)
     );
     given.retain(|view| !above(view.index));
     let (filled, _) = baked(&given, &Plan::new(Quality::Standard));
@@ -403,7 +403,7 @@ fn a_view_is_doubted_by_what_a_fifth_of_its_pixels_stay_below() {
         view: index,
         ..residuals(bins)
     };
-    let doubted = |odd: &[(usize, u32)], count: u32, all: u32| {
+    let outliers = |odd: &[(usize, u32)], count: u32, all: u32| {
         let views: Vec<ViewResiduals> = (0..all)
             .map(|at| {
                 if at < count {
@@ -416,13 +416,13 @@ fn a_view_is_doubted_by_what_a_fifth_of_its_pixels_stay_below() {
         Outliers::of(&views).indices(&views)
     };
     // Sixteen bins are a factor of two, so 24 are 2.8 and 28 are 3.4.
-    assert_eq!(doubted(&[(usual + 28, 10)], 2, 6), [0, 1]);
-    assert_eq!(doubted(&[(usual + 24, 10)], 2, 6), NONE);
-    assert_eq!(doubted(&[(usual + 28, 10)], 2, 5), NONE, "too few to tell");
-    assert_eq!(doubted(&[(usual + 28, 10)], 3, 6), NONE, "half of them");
+    assert_eq!(outliers(&[(usual + 28, 10)], 2, 6), [0, 1]);
+    assert_eq!(outliers(&[(usual + 24, 10)], 2, 6), NONE);
+    assert_eq!(outliers(&[(usual + 28, 10)], 2, 5), NONE, "too few to tell");
+    assert_eq!(outliers(&[(usual + 28, 10)], 3, 6), NONE, "half of them");
     // A highlight over most of the view.
-    assert_eq!(doubted(&[(usual, 3), (BINS - 1, 7)], 1, 6), NONE);
-    assert_eq!(doubted(&[(usual, 1), (BINS - 1, 9)], 1, 6), [0]);
+    assert_eq!(outliers(&[(usual, 3), (BINS - 1, 7)], 1, 6), NONE);
+    assert_eq!(outliers(&[(usual, 1), (BINS - 1, 9)], 1, 6), [0]);
     // Residuals that 8 bits cannot tell.
     let tiny: Vec<ViewResiduals> = (0..6)
         .map(|at| view(at, &[(if at == 0 { 60 } else { 0 }, 10)]))

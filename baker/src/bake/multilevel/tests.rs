@@ -6,9 +6,9 @@ use super::*;
 use crate::bake::backend::{Strength, Ties};
 use crate::bake::colour::observed;
 use crate::bake::fixture::Random;
-use crate::bake::held::{Held, WeighedRows};
 use crate::bake::links::{LINK_DOWN, LINK_RIGHT};
 use crate::bake::normal::{Normal, conjugate_gradients};
+use crate::bake::row_cache::{RowCache, WeighedRows};
 use crate::bake::rows::{Entry, Rows};
 
 fn random(count: usize, random: &mut Random) -> Sums {
@@ -28,12 +28,12 @@ fn prolongation_is_the_transpose_of_restriction_and_carries_constants() {
         let coarser = size.map(|edge| edge.div_ceil(2));
         let source = &mut Random(3);
         let fine = random(width * height, source);
-        let mut level = Level {
+        let mut level = CoarseLevel {
             size: coarser,
             values: random(coarser[0] * coarser[1], source),
             inverses: Vec::new(),
         };
-        let prolonged = |level: &Level| -> Sums {
+        let prolonged = |level: &CoarseLevel| -> Sums {
             let at = |place: usize| level.prolonged([place % width, place / width]);
             (0..width * height).map(at).collect()
         };
@@ -86,9 +86,9 @@ fn ramp(iterations: u32, levels: bool) -> Vec<f32> {
         rows.push(&[entry], [colour, colour, colour, 255], rows.len() as u32);
     }
     let weights = vec![vec![1.0; rows.len()]];
-    let held = Held::of_rows(vec![vec![rows]]);
+    let cache = RowCache::of_rows(vec![vec![rows]]);
     let rows = WeighedRows {
-        held: &held,
+        cache: &cache,
         weights: &weights,
     };
     let links = (0..EDGE * EDGE).map(|texel| {

@@ -5,7 +5,7 @@ use super::*;
 use crate::bake::atlas::Atlas;
 use crate::bake::fixture::{around, camera, cube, noise, paint, ties, view, waves};
 use crate::bake::footprint::footprints;
-use crate::bake::held::BUDGET;
+use crate::bake::row_cache::BUDGET;
 
 const SIZE: u32 = 48;
 const STRENGTH: Strength = Strength {
@@ -27,7 +27,7 @@ fn views(count: u32) -> Vec<View> {
 fn native(views: &[View], budget: usize) -> Native {
     let scene = Scene::new(&cube(), SIZE);
     let ties = ties(&Atlas::new(&scene));
-    let mut native = Native::with_room(scene, ties, 2, Blend::Linear, Room::new(budget));
+    let mut native = Native::with_budget(scene, ties, 2, Blend::Linear, RowBudget::new(budget));
     for view in views {
         native.add_view(view).expect("the processor does not fail");
     }
@@ -71,17 +71,17 @@ fn rows_that_are_not_kept_change_nothing() {
     let views = views(7);
     with_threads(3, || {
         let all = native(&views, BUDGET);
-        assert_eq!(all.held.kept_views(), 7);
-        let half = all.held.kept_bytes() / 2;
+        assert_eq!(all.cache.stored_views(), 7);
+        let half = all.cache.stored_bytes() / 2;
         let kept = work(all);
         for (budget, views_kept) in [(0, 0..=0), (half, 1..=6)] {
             let bounded = native(&views, budget);
-            let count = bounded.held.kept_views();
+            let count = bounded.cache.stored_views();
             assert!(
                 views_kept.contains(&count),
                 "{count} kept of {budget} bytes"
             );
-            let groups: Vec<usize> = bounded.held.groups().map(|g| g.views.len()).collect();
+            let groups: Vec<usize> = bounded.cache.groups().map(|g| g.views.len()).collect();
             assert_eq!(groups.iter().sum::<usize>(), 7, "{groups:?}");
             assert!(groups.len() > 1);
             assert!(work(bounded) == kept, "a budget of {budget} bytes");

@@ -4,8 +4,8 @@
 use super::*;
 use crate::bake::backend::Strength;
 use crate::bake::fixture::Random;
-use crate::bake::held::Held;
 use crate::bake::links::{LINK_DOWN, LINK_RIGHT};
+use crate::bake::row_cache::RowCache;
 use crate::bake::rows::Entry;
 
 const SIZE: usize = 6;
@@ -17,7 +17,7 @@ const STRENGTH: Strength = Strength {
 
 /// A random small job: what [`Normal`] is given.
 struct Job {
-    held: Held,
+    cache: RowCache,
     weights: Vec<Vec<f32>>,
     ties: Ties,
     texels: Sums,
@@ -93,7 +93,7 @@ impl Job {
             both
         });
         Self {
-            held: Held::of_rows(views),
+            cache: RowCache::of_rows(views),
             weights,
             ties: Ties { links, seams },
             texels: random_texels(random),
@@ -103,7 +103,7 @@ impl Job {
 
     fn rows(&self) -> WeighedRows<'_> {
         WeighedRows {
-            held: &self.held,
+            cache: &self.cache,
             weights: &self.weights,
         }
     }
@@ -151,7 +151,7 @@ impl Terms {
         };
         let mut terms = Vec::new();
         let mut observed = [0.0; TEXELS];
-        for group in job.held.groups() {
+        for group in job.cache.groups() {
             for chunk in group.chunks(&job.weights) {
                 for row in 0..chunk.rows.len() {
                     let target = space(f64::from(chunk.rows.colours[row][channel]) / 255.0);
@@ -360,7 +360,7 @@ fn defect_is_half_the_falling_gradient_of_the_objective() {
 #[test]
 fn conjugate_gradients_reach_the_solution_and_leave_alpha() {
     let mut job = Job::new(10, Blend::Linear);
-    // All links are set, so that every texel is held and the solution is unique.
+    // All links are set, so that every texel is cache and the solution is unique.
     job.ties.links = (0..TEXELS)
         .map(|texel| {
             let right = if texel % SIZE + 1 < SIZE {
@@ -404,9 +404,9 @@ fn conjugate_gradients_reach_the_solution_and_leave_alpha() {
 
 #[test]
 fn without_rows_texels_stay() {
-    let held = Held::of_rows(Vec::new());
+    let cache = RowCache::of_rows(Vec::new());
     let rows = WeighedRows {
-        held: &held,
+        cache: &cache,
         weights: &[],
     };
     let mut normal = Normal::new(TEXELS, SIZE, 2);

@@ -3,7 +3,7 @@
 
 use proto::table::Camera;
 
-use super::snapped::{Canvas, Rect, Small, Snapped};
+use super::snapped::{Rect, SampleSink, Small, Snapped};
 use super::{Footing, NOTHING};
 
 /// Triangles of up to so many samples are tested for being hidden.
@@ -38,7 +38,7 @@ pub fn nearest(
     found
 }
 
-impl Canvas for Nearest {
+impl SampleSink for Nearest {
     fn hides(&self, [columns, rows]: &Rect, nearness: f32) -> bool {
         let nearer = |row: usize| {
             let line = &self.inverse_depths[row * self.width..][columns.clone()];

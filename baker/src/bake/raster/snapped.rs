@@ -19,11 +19,11 @@ const FEW: i32 = 16;
 /// Corners within so many steps of the picture's origin are on the grid, so that differences fit 32 bits.
 const REACH: f64 = (1 << 29) as f64;
 /// Triangles between two progress reports.
-const TOLD: usize = 1 << 16;
+const TICK: usize = 1 << 16;
 
 /// A point as a camera sees it.
 #[derive(Clone, Copy, Debug)]
-struct Corner {
+struct SnappedCorner {
     /// Column and row in steps from the centre of the first sample.
     at: [i32; 2],
     /// 1 / depth in scene units; 0 where it is behind the camera, or too far aside for the grid.
@@ -34,7 +34,7 @@ struct Corner {
 pub(in crate::bake) type Rect = [Range<usize>; 2];
 
 /// What triangles are drawn into.
-pub(in crate::bake) trait Canvas {
+pub(in crate::bake) trait SampleSink {
     /// Whether a triangle certainly changes nothing, if all its samples are in this box and none is nearer than
     /// `nearness`. May return false where that is costly to decide.
     fn hides(&self, samples: &Rect, nearness: f32) -> bool;
@@ -53,7 +53,7 @@ pub(in crate::bake) struct Snapped<'a> {
     s: u32,
     /// Size of the picture in pixels.
     size: [u32; 2],
-    corners: Vec<Corner>,
+    corners: Vec<SnappedCorner>,
 }
 
 impl<'a> Snapped<'a> {
@@ -63,7 +63,7 @@ impl<'a> Snapped<'a> {
         size: [u32; 2],
         s: u32,
     ) -> Self {
-        let corner = |&position| Corner::new(project(camera, position), s);
+        let corner = |&position| SnappedCorner::new(project(camera, position), s);
         Self {
             positions,
             camera,
@@ -74,27 +74,27 @@ impl<'a> Snapped<'a> {
     }
 
     /// Draws triangles, each under its index.
-    pub(in crate::bake) fn draw(&self, triangles: &[[u32; 3]], canvas: &mut impl Canvas) {
+    pub(in crate::bake) fn draw(&self, triangles: &[[u32; 3]], sink: &mut impl SampleSink) {
         let mut number = 0;
-        for block in triangles.chunks(TOLD) {
+        for block in triangles.chunks(TICK) {
             for &triangle in block {
-                self.draw_one(number, triangle, canvas);
+                self.draw_one(number, triangle, sink);
                 number += 1;
             }
             unit();
         }
     }
 
-    fn draw_one(&self, number: u32, triangle: [u32; 3], canvas: &mut impl Canvas) {
+    fn draw_one(&self, number: u32, triangle: [u32; 3], sink: &mut impl SampleSink) {
         let corners = triangle.map(|corner| self.corners[corner as usize]);
-        let enter = |canvas: &mut _, h| {
+        let enter = |sink: &mut _, h| {
             let [width, height] = self.size.map(f64::from);
-            Canvas::enter(canvas, number, &footing(h, width, height));
+            SampleSink::enter(sink, number, &footing(h, width, height));
         };
         let nearness = corners.map(|corner| corner.nearness);
         if nearness.contains(&0.0) {
             let h = triangle.map(|corner| project(self.camera, self.positions[corner as usize]));
-            enter(canvas, h);
+            enter(sink, h);
             return;
         }
         let [columns, rows] = [0, 1].map(|axis| Extent::of(corners.map(|corner| corner.at[axis])));
@@ -103,20 +103,20 @@ impl<'a> Snapped<'a> {
         if samples[0].is_empty() || samples[1].is_empty() {
             return;
         }
-        if canvas.hides(&samples, nearness[0].max(nearness[1]).max(nearness[2])) {
+        if sink.hides(&samples, nearness[0].max(nearness[1]).max(nearness[2])) {
             return;
         }
         if columns.is_few() && rows.is_few() {
             if let Some(small) = Small::new(&corners, samples) {
-                canvas.enter_small(number, &small);
+                sink.enter_small(number, &small);
             }
         } else {
-            enter(canvas, corners.map(|corner| corner.homogeneous(self.s)));
+            enter(sink, corners.map(|corner| corner.homogeneous(self.s)));
         }
     }
 }
 
-impl Corner {
+impl SnappedCorner {
     /// From a point as [`project`] gives it.
     fn new(h: [f64; 3], s: u32) -> Self {
         let nearness = 1.0 / h[2];
@@ -187,9 +187,9 @@ pub(in crate::bake) struct Small {
 
 impl Small {
     /// None without area.
-    fn new(corners: &[Corner; 3], samples: Rect) -> Option<Self> {
+    fn new(corners: &[SnappedCorner; 3], samples: Rect) -> Option<Self> {
         let [mut a, mut b, c] = *corners;
-        let twice = |a: Corner, b: Corner, [x, y]: [i32; 2]| {
+        let twice = |a: SnappedCorner, b: SnappedCorner, [x, y]: [i32; 2]| {
             (b.at[0] - a.at[0]) * (y - a.at[1]) - (b.at[1] - a.at[1]) * (x - a.at[0])
         };
         let mut area = twice(a, b, c.at);

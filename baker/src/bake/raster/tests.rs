@@ -11,8 +11,8 @@ const IDENTITY: Camera = Camera {
 };
 
 /// All bands of a picture, one below the other.
-fn whole(projected: &Projected, [width, height]: [u32; 2], band: u32, s: u32) -> Samples {
-    let mut all = Samples {
+fn whole(projected: &Projected, [width, height]: [u32; 2], band: u32, s: u32) -> RasterSamples {
+    let mut all = RasterSamples {
         row_length: (width * s) as usize,
         triangles: Vec::new(),
         inverse_depths: Vec::new(),
@@ -28,7 +28,7 @@ fn whole(projected: &Projected, [width, height]: [u32; 2], band: u32, s: u32) ->
     all
 }
 
-fn seen(positions: &[[f32; 3]], camera: &Camera, size: [u32; 2], s: u32) -> Samples {
+fn seen(positions: &[[f32; 3]], camera: &Camera, size: [u32; 2], s: u32) -> RasterSamples {
     let triangles: Vec<[u32; 3]> = (0..positions.len() as u32 / 3)
         .map(|k| [3 * k, 3 * k + 1, 3 * k + 2])
         .collect();
@@ -333,7 +333,7 @@ fn no_edge_accepts_a_sample_that_its_row_leaves_out() {
             rows: [0, 1],
             columns: [0, columns],
         };
-        let spans: Vec<Span> = footing.spans(s, [0, 1]).collect();
+        let spans: Vec<SampleSpan> = footing.spans(s, [0, 1]).collect();
         assert!(spans.iter().map(|span| span.row).eq(0..s as usize));
         let Range { start: left, end } = spans[0].columns;
         for column in (0..columns as usize * s as usize).filter(|at| !(left..end).contains(at)) {

@@ -11,13 +11,13 @@ use proto::table::{Camera, View};
 use super::coverage;
 use super::outline::{Cover, Outline};
 use super::pose::{Step, into_world, jacobian, moved};
-use super::silhouette::Band;
+use super::silhouette::SilhouetteBand;
 use super::solve::{Square, determined, solve};
 use crate::bake::scene::{Frame, project};
 
 /// The surface whose silhouette the views show, in scene units: the mesh before simplification.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Shape<'a> {
+pub(super) struct ShownMesh<'a> {
     pub(super) frame: Frame,
     pub(super) positions: &'a [[f32; 3]],
     pub(super) triangles: &'a [[u32; 3]],
@@ -85,7 +85,7 @@ const LEAST_SHOWN: f64 = 0.05;
 /// Number of points that represent the mesh.
 const POINTS: usize = 2048;
 
-pub(super) fn refine(shape: Shape<'_>, view: &View, mode: Refine) -> Verdict {
+pub(super) fn refine(shape: ShownMesh<'_>, view: &View, mode: Refine) -> Verdict {
     if mode == Refine::Off {
         return Verdict::given(view);
     }
@@ -153,13 +153,13 @@ pub(super) fn refine(shape: Shape<'_>, view: &View, mode: Refine) -> Verdict {
 
 /// Distance of the silhouettes in pixels of the view, if they agree even at half its size. That is a quarter of the
 /// work, and suffices for most views.
-fn glance(shape: Shape<'_>, view: &View) -> Option<f64> {
+fn glance(shape: ShownMesh<'_>, view: &View) -> Option<f64> {
     let outline = Outline::coarse(view);
     let camera = outline.camera(&shape.frame.camera(&view.camera));
     let size = [outline.alpha.width, outline.alpha.height()];
     let share = coverage::share(shape.positions, shape.triangles, &camera, size);
     let [alpha, share] = [&outline.alpha, &share].map(|plane| plane.blurred(JUDGED));
-    let band = Band::new(&outline, &alpha, &share, JUDGED);
+    let band = SilhouetteBand::new(&outline, &alpha, &share, JUDGED);
     let distance = band.distance() * outline.scale;
     (band.length() >= SHORTEST && distance < AGREED).then_some(distance)
 }
@@ -167,13 +167,13 @@ fn glance(shape: Shape<'_>, view: &View) -> Option<f64> {
 /// The mesh as one camera sees it, beside the view's outline.
 struct Comparison<'a> {
     outline: &'a Outline,
-    shape: Shape<'a>,
+    shape: ShownMesh<'a>,
     camera: Camera,
     cover: Cover,
 }
 
 impl<'a> Comparison<'a> {
-    fn new(outline: &'a Outline, shape: Shape<'a>, camera: Camera) -> Self {
+    fn new(outline: &'a Outline, shape: ShownMesh<'a>, camera: Camera) -> Self {
         let (width, height) = (outline.alpha.width, outline.alpha.height());
         Self {
             outline,
@@ -183,9 +183,9 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    fn band(&self, sigma: f64) -> Band {
+    fn band(&self, sigma: f64) -> SilhouetteBand {
         let alpha = self.outline.alpha.blurred(sigma);
-        Band::new(
+        SilhouetteBand::new(
             self.outline,
             &alpha,
             &self.cover.share.blurred(sigma),
@@ -198,7 +198,7 @@ impl<'a> Comparison<'a> {
     /// steps, they would let a little of the others in.
     fn open(&self, metric: &Square) -> Vec<Step> {
         let share = self.cover.share.blurred(LEAST_BLUR);
-        let band = Band::new(self.outline, &share, &share, LEAST_BLUR);
+        let band = SilhouetteBand::new(self.outline, &share, &share, LEAST_BLUR);
         let (rim, nearness) = (&self.cover.rim, &self.cover.nearness);
         let [rim, nearness] = [rim, nearness].map(|plane| plane.blurred(LEAST_BLUR));
         let equations = band.equations(&rim, &nearness, &self.camera);
@@ -252,14 +252,14 @@ impl<'a> Comparison<'a> {
         let alpha = self.outline.alpha.blurred(sigma);
         let share = self.cover.share.blurred(sigma);
         let (rim, nearness) = (&self.cover.rim, &self.cover.nearness);
-        let band = Band::new(self.outline, &alpha, &share, sigma);
+        let band = SilhouetteBand::new(self.outline, &alpha, &share, sigma);
         let equations = band.equations(&rim.blurred(sigma), &nearness.blurred(sigma), &self.camera);
         solve(&equations.a, &equations.b, open)
     }
 }
 
 /// Corners of triangles in front of the camera, spread over the mesh's order.
-fn points(shape: Shape<'_>, camera: &Camera) -> Vec<[f32; 3]> {
+fn points(shape: ShownMesh<'_>, camera: &Camera) -> Vec<[f32; 3]> {
     let stride = shape.triangles.len().div_ceil(POINTS).max(1);
     shape
         .triangles

@@ -8,7 +8,7 @@ use proto::table::Camera;
 use super::blur::Plane;
 use super::outline::SAMPLES;
 use crate::bake::raster::Footing;
-use crate::bake::raster::snapped::{Canvas, Rect, Small, Snapped};
+use crate::bake::raster::snapped::{Rect, SampleSink, Small, Snapped};
 use crate::progress::unit;
 
 /// Bits of a word.
@@ -18,7 +18,7 @@ const WORD: usize = u64::BITS as usize;
 const TOGETHER: usize = (WORD - 1) / SAMPLES as usize;
 
 /// The samples of a plane that are covered.
-struct Samples {
+struct SampleBits {
     /// Row by row.
     bits: Vec<u64>,
     /// Words of a row, one more than it fills: bits are read across the end of any word.
@@ -34,7 +34,7 @@ pub(super) fn share(
 ) -> Plane {
     let s = SAMPLES as usize;
     let words = (width * s).div_ceil(WORD) + 1;
-    let mut samples = Samples {
+    let mut samples = SampleBits {
         bits: vec![0; words * height * s],
         words,
     };
@@ -79,13 +79,13 @@ fn samples_at(row: &[u64], bit: usize, count: usize) -> u64 {
     (row[word] >> within | next) & ((1 << count) - 1)
 }
 
-impl Samples {
+impl SampleBits {
     fn row(&mut self, row: usize) -> &mut [u64] {
         &mut self.bits[row * self.words..][..self.words]
     }
 }
 
-impl Canvas for Samples {
+impl SampleSink for SampleBits {
     /// Most faces lie before or behind others that were drawn.
     fn hides(&self, [columns, rows]: &Rect, _: f32) -> bool {
         let last = columns.end - 1;

@@ -12,7 +12,7 @@ use super::Refiner;
 use super::intake::{Examined, Meanwhile, drawing};
 use super::waiting::Waiting;
 use crate::bake::atlas::Atlas;
-use crate::bake::decimate::{self, Mask, Sightings};
+use crate::bake::decimate::{self, Mask, Observations};
 use crate::bake::scene::Scene;
 use crate::progress::{PhaseClock, Progress, unit};
 use crate::step_times::timed;
@@ -75,8 +75,8 @@ impl Refiner<'_> {
         progress: &dyn Progress,
         scene: &'b Scene,
         atlas: &'b Atlas,
-    ) -> Sightings<'b> {
-        let looked = timed("cells", || Sightings::new(scene, atlas));
+    ) -> Observations<'b> {
+        let looked = timed("cells", || Observations::new(scene, atlas));
         if self.settled {
             timed("looks", || {
                 let views = self.early.views.par_iter();

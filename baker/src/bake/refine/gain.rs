@@ -16,7 +16,7 @@ use std::borrow::Borrow;
 use proto::table::{Camera, View};
 use rayon::prelude::*;
 
-use super::camera::Shape;
+use super::camera::ShownMesh;
 use crate::bake::colour::decode;
 use crate::bake::pixel_mask::hash;
 use crate::bake::raster::{NOTHING, footing, nearest};
@@ -70,16 +70,16 @@ pub(super) type Sample = (u32, f32);
 
 /// Where light is compared.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Grid {
+pub(super) struct LightGrid {
     /// Edge of a cube in scene units.
     edge: f64,
     /// Every so many columns and rows of a view are read.
     stride: u32,
 }
 
-impl Grid {
+impl LightGrid {
     /// As fine as the views can fill; of large views no more pixels than that takes.
-    pub(super) fn of(views: &[impl Borrow<View> + Sync], shape: Shape<'_>) -> Self {
+    pub(super) fn of(views: &[impl Borrow<View> + Sync], shape: ShownMesh<'_>) -> Self {
         let opaque = |view: &_| {
             let view: &View = Borrow::borrow(view);
             let lines = view.pixels.chunks(view.width.max(1) as usize);
@@ -97,7 +97,7 @@ impl Grid {
 }
 
 /// Normal of a triangle, of twice the triangle's area in scene units.
-fn normal(shape: Shape<'_>, triangle: [u32; 3]) -> [f64; 3] {
+fn normal(shape: ShownMesh<'_>, triangle: [u32; 3]) -> [f64; 3] {
     let [a, b, c] = triangle.map(|corner| shape.positions[corner as usize].map(f64::from));
     let minus = |a: [f64; 3], b: [f64; 3]| [a[0] - b[0], a[1] - b[1], a[2] - b[2]];
     let (u, v) = (minus(b, a), minus(c, a));
@@ -108,7 +108,7 @@ fn normal(shape: Shape<'_>, triangle: [u32; 3]) -> [f64; 3] {
     ]
 }
 
-fn area(shape: Shape<'_>, triangle: [u32; 3]) -> f64 {
+fn area(shape: ShownMesh<'_>, triangle: [u32; 3]) -> f64 {
     let [x, y, z] = normal(shape, triangle);
     0.5 * (x * x + y * y + z * z).sqrt()
 }
@@ -124,13 +124,13 @@ fn cell(at: [f64; 3], normal: [f64; 3], edge: f64) -> u32 {
 
 /// Mean log light of a view, seen from `camera`, in each cell of a grid.
 pub(super) fn samples(
-    shape: Shape<'_>,
+    shape: ShownMesh<'_>,
     view: &View,
     camera: &Camera,
-    grid: Grid,
-    sums: &mut Sums,
+    grid: LightGrid,
+    sums: &mut LightSums,
 ) -> Vec<Sample> {
-    let Grid { edge, stride } = grid;
+    let LightGrid { edge, stride } = grid;
     // The picture of the middle one of each `stride` columns and rows.
     let [width, height] = [view.width, view.height].map(|edge| edge / stride);
     let middle = stride / 2;
@@ -140,7 +140,7 @@ pub(super) fn samples(
         camera.focal[axis] /= f64::from(stride);
         camera.centre[axis] = (camera.centre[axis] - off) / f64::from(stride);
     }
-    let Shape {
+    let ShownMesh {
         positions,
         triangles,
         ..
@@ -195,7 +195,7 @@ pub(super) fn samples(
 
 /// Sum and count of each cell, all 0 between two views. Reused, since they are megabytes.
 #[derive(Debug, Default)]
-pub(super) struct Sums(Vec<[f32; 2]>);
+pub(super) struct LightSums(Vec<[f32; 2]>);
 
 /// Mean log light of a pixel, if it and its neighbours are opaque and all its channels usable.
 fn light(view: &View, column: u32, row: u32, log: &[f32; 256]) -> Option<f32> {
@@ -238,20 +238,20 @@ struct Word {
 
 /// All observations (words), cell by cell, and within each in the order of the views.
 #[derive(Clone, Debug)]
-struct Cells {
+struct SharedCells {
     /// Cell `k` has `words[starts[k]..starts[k + 1]]`.
     starts: Vec<usize>,
     words: Vec<Word>,
 }
 
 /// Some consecutive cells, and a number for each of their observations.
-struct Part<'a> {
+struct CellRange<'a> {
     starts: &'a [usize],
     words: &'a [Word],
     numbers: &'a mut [f64],
 }
 
-impl Part<'_> {
+impl CellRange<'_> {
     /// Calls `each` with the observations and the numbers of every cell.
     fn each(&mut self, mut each: impl FnMut(&[Word], &mut [f64])) {
         let first = self.starts[0];
@@ -262,7 +262,7 @@ impl Part<'_> {
     }
 }
 
-impl Cells {
+impl SharedCells {
     /// The observations of each cell that two views or more see; cells are left out evenly where there are very many.
     fn new(views: &[Vec<Sample>]) -> Self {
         let most = views.iter().flatten().map(|&(cell, _)| cell).max();
@@ -297,7 +297,7 @@ impl Cells {
     }
 
     /// Splits into pieces of about `length` cells, with their part of `numbers`, one for each observation.
-    fn parts<'a>(&'a self, numbers: &'a mut [f64], length: usize) -> Vec<Part<'a>> {
+    fn parts<'a>(&'a self, numbers: &'a mut [f64], length: usize) -> Vec<CellRange<'a>> {
         let (mut parts, mut words, mut numbers) = (Vec::new(), self.words.as_slice(), numbers);
         let count = self.starts.len() - 1;
         for first in (0..count).step_by(length) {
@@ -305,7 +305,7 @@ impl Cells {
             let many = starts[starts.len() - 1] - starts[0];
             let (own, rest) = words.split_at(many);
             let (own_numbers, rest_numbers) = numbers.split_at_mut(many);
-            parts.push(Part {
+            parts.push(CellRange {
                 starts,
                 words: own,
                 numbers: own_numbers,
@@ -326,7 +326,7 @@ impl Cells {
 
 /// Solves for the gains; none where fewer than two views overlap.
 pub(super) fn solve(views: &[Vec<Sample>]) -> Option<Exposures> {
-    let cells = Cells::new(views);
+    let cells = SharedCells::new(views);
     let mut shared = vec![0; views.len()];
     for word in &cells.words {
         shared[word.view as usize] += 1;
@@ -395,7 +395,7 @@ fn median(of: &[f64]) -> f64 {
 }
 
 /// The lower half of the matrix and the right-hand side, of some cells and the weights of their observations.
-fn assemble(mut part: Part<'_>, views: usize) -> (Vec<f64>, Vec<f64>) {
+fn assemble(mut part: CellRange<'_>, views: usize) -> (Vec<f64>, Vec<f64>) {
     let mut matrix = vec![0.0; views * views];
     let mut right = vec![0.0; views];
     part.each(|cell, weights| {
@@ -418,7 +418,7 @@ fn assemble(mut part: Part<'_>, views: usize) -> (Vec<f64>, Vec<f64>) {
 
 /// The gains that balance all cells at these weights, by conjugate gradients from 0: what the system leaves open stays
 /// 0.
-fn balanced(cells: &Cells, weights: &mut [f64], views: usize) -> Vec<f64> {
+fn balanced(cells: &SharedCells, weights: &mut [f64], views: usize) -> Vec<f64> {
     // The pieces depend on their number alone and are added in order: the same bits on any number of threads.
     let pieces = (ASSEMBLED / (views * views)).clamp(1, 64);
     let piece = cells.starts.len().div_ceil(pieces).max(PIECE);

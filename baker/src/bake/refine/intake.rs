@@ -9,7 +9,7 @@ use proto::job::Refine;
 use proto::message::{CameraFate, Failure, Phase};
 use proto::table::View;
 
-use super::camera::{self, Shape, Verdict};
+use super::camera::{self, ShownMesh, Verdict};
 use super::waiting::{Task, Waiting};
 use crate::bake::decimate::{Decision, Mask, Survey, Workers};
 use crate::bake::surface::{Elsewhere, Original};
@@ -83,7 +83,7 @@ pub(super) struct Intake<'a> {
     pub(super) progress: &'a dyn Progress,
     pub(super) phase: Phase,
     pub(super) mode: Refine,
-    pub(super) shape: Shape<'a>,
+    pub(super) shape: ShownMesh<'a>,
     /// Bytes of views that may wait for each other.
     pub(super) held_bytes: usize,
     pub(super) meanwhile: &'a Meanwhile<'a>,
@@ -243,7 +243,7 @@ pub(super) fn fitted(
 }
 
 /// Expected duration of drawing the mesh once for a view.
-pub(super) fn drawing(shape: Shape<'_>, view: &View) -> Duration {
+pub(super) fn drawing(shape: ShownMesh<'_>, view: &View) -> Duration {
     each(shape.triangles.len(), pace::TRIANGLE) + each(view.pixels.len(), pace::OUTLINE_PIXEL)
 }
 

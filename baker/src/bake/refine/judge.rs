@@ -8,7 +8,7 @@ use proto::table::View;
 use rayon::prelude::*;
 
 use super::camera::Verdict;
-use super::gain::{self, Grid, Sums};
+use super::gain::{self, LightGrid, LightSums};
 use super::intake::drawing;
 use super::{Refiner, exposure};
 use crate::pace;
@@ -47,15 +47,17 @@ impl Refiner<'_> {
     ) -> Vec<f64> {
         let mut gains = vec![1.0; views.len()];
         let (shape, count) = (self.shape, views.len() as u64);
-        let grid = Grid::of(views, shape);
-        let light = |sums: &mut Sums, (view, verdict): (&Arc<View>, &Verdict)| {
+        let grid = LightGrid::of(views, shape);
+        let light = |sums: &mut LightSums, (view, verdict): (&Arc<View>, &Verdict)| {
             progress.expect("the light of a view", drawing(shape, view));
             let samples = gain::samples(shape, view, &verdict.camera, grid, sums);
             progress.progress(Phase::Refine, count, count);
             samples
         };
         let both = views.par_iter().zip(verdicts);
-        let samples: Vec<Vec<_>> = timed("light", || both.map_init(Sums::default, light).collect());
+        let samples: Vec<Vec<_>> = timed("light", || {
+            both.map_init(LightSums::default, light).collect()
+        });
         progress.expect(
             "how views are exposed",
             each(samples.iter().map(Vec::len).sum(), pace::AGREE_POINT),

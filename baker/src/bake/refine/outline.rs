@@ -20,7 +20,7 @@ const CLEAR: u8 = 2;
 /// its silhouette would seem to move as it turns.
 const WITHIN: f32 = 0.001;
 /// Triangles between two progress reports.
-const TOLD_TRIANGLES: usize = 1 << 16;
+const TRIANGLES_A_TICK: usize = 1 << 16;
 
 /// The silhouette of a view.
 #[derive(Clone, Debug)]
@@ -155,7 +155,7 @@ impl Cover {
     ) -> Self {
         let s = SAMPLES as usize;
         let mut nearest = vec![0.0_f32; width * s * height * s];
-        for block in triangles.chunks(TOLD_TRIANGLES) {
+        for block in triangles.chunks(TRIANGLES_A_TICK) {
             for triangle in block {
                 let corners = triangle.map(|corner| project(camera, positions[corner as usize]));
                 draw(corners, &mut nearest, width, height);

@@ -25,10 +25,10 @@ const LEAST_RIM: f32 = 1e-5;
 
 /// The band around two silhouettes at one blur.
 #[derive(Clone, Debug)]
-pub(super) struct Band {
+pub(super) struct SilhouetteBand {
     sigma: f64,
     width: usize,
-    pixels: Vec<Pixel>,
+    pixels: Vec<BandPixel>,
     /// Scale of the residuals.
     scale: f32,
 }
@@ -50,7 +50,7 @@ fn are_flat([above, own, below]: &[&[f32]; 3], columns: &Range<usize>) -> bool {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Pixel {
+struct BandPixel {
     at: usize,
     /// Alpha minus coverage.
     residual: f32,
@@ -64,7 +64,7 @@ pub(super) struct Equations {
     pub(super) b: Step,
 }
 
-impl Band {
+impl SilhouetteBand {
     /// `alpha` is the outline's alpha and `share` the mesh's coverage, both blurred by `sigma`.
     pub(super) fn new(outline: &Outline, alpha: &Plane, share: &Plane, sigma: f64) -> Self {
         let least = (LEAST_SLOPE / sigma as f32).powi(2);
@@ -87,7 +87,7 @@ impl Band {
                     // Where they lie far apart each has its own slope.
                     let steepest = [a, b, slope].map(|of| of[0] * of[0] + of[1] * of[1]);
                     if steepest.into_iter().fold(0.0, f32::max) > least {
-                        pixels.push(Pixel {
+                        pixels.push(BandPixel {
                             at,
                             residual: alpha.values[at] - share.values[at],
                             slope,
@@ -117,7 +117,7 @@ impl Band {
         self.pixels.len() as f64 / (3.5 * self.sigma)
     }
 
-    fn weight(&self, pixel: &Pixel) -> f64 {
+    fn weight(&self, pixel: &BandPixel) -> f64 {
         let ratio = f64::from(pixel.residual / (SCALES * self.scale));
         (1.0 + ratio * ratio).powi(-2)
     }

@@ -399,7 +399,7 @@ fn thinly(
         };
         refiner.decimate(
             decimator(&scene, &atlas, memory),
-            Sightings::new(&scene, &atlas),
+            Observations::new(&scene, &atlas),
         );
     }
     let (tells, hears) = mpsc::channel();
@@ -501,7 +501,7 @@ fn views_are_thinned_whether_cameras_are_looked_at_or_not() {
         };
         refiner.decimate(
             decimator(&scene, &atlas, memory),
-            Sightings::new(&scene, &atlas),
+            Observations::new(&scene, &atlas),
         );
         let (mut clock, mut source) = (PhaseClock::default(), clean.iter().cloned());
         let next = refiner.next(&Silent, &mut clock, || Ok(source.next()), None);

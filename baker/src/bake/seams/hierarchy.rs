@@ -9,7 +9,7 @@
 
 use rayon::prelude::*;
 
-use super::rows::Row;
+use super::rows::SeamRow;
 use super::side::NO_CHART;
 use crate::progress::{Ticker, ticked};
 
@@ -35,7 +35,7 @@ pub(super) struct Forest {
 
 /// The trees of one band of blocks.
 #[derive(Debug, Default)]
-struct Band {
+struct TreeBand {
     nodes: Vec<Node>,
     texels: Vec<u32>,
 }
@@ -63,7 +63,7 @@ struct Block {
 
 impl Forest {
     /// A texel moves if rows read it at mip 0, or if it is gutter and rows read it at any level.
-    pub(super) fn new(charts: &[u32], size: usize, rows: &[Vec<Row>]) -> Self {
+    pub(super) fn new(charts: &[u32], size: usize, rows: &[Vec<SeamRow>]) -> Self {
         let read: Vec<Vec<bool>> = rows
             .par_iter()
             .enumerate()
@@ -78,7 +78,7 @@ impl Forest {
         let deepest = rows.len().saturating_sub(1);
         let edge = 1usize << deepest;
         let of_band = |row: usize| {
-            let mut band = Band::default();
+            let mut band = TreeBand::default();
             Ticker::default().did(size * edge);
             for column in (0..size).step_by(edge) {
                 let block = Block::new([column, row], charts, size, &read);
@@ -91,7 +91,7 @@ impl Forest {
             band
         };
         let bands = (0..size).into_par_iter().step_by(edge).map(of_band);
-        let bands: Vec<Band> = bands.collect();
+        let bands: Vec<TreeBand> = bands.collect();
         let mut forest = Self {
             node_of: (0..rows.len())
                 .map(|level| vec![NONE; (size >> level).pow(2)])
@@ -118,7 +118,7 @@ impl Forest {
         1.0 / (1u32 << (2 * self.levels[node])) as f32
     }
 
-    fn plant(&mut self, band: Band, size: usize) {
+    fn plant(&mut self, band: TreeBand, size: usize) {
         let mut first = self.texels.len() as u32;
         for node in band.nodes {
             let room = self.len().next_multiple_of(PIECE) - self.len();
@@ -200,7 +200,7 @@ impl Block {
     }
 
     /// Adds a node, its own texels, and the nodes beneath. Its parent is `back` nodes earlier.
-    fn grow(&self, level: usize, place: usize, back: usize, size: usize, band: &mut Band) {
+    fn grow(&self, level: usize, place: usize, back: usize, size: usize, band: &mut TreeBand) {
         let (number, first) = (band.nodes.len(), band.texels.len());
         let places = place << (2 * level)..(place + 1) << (2 * level);
         band.nodes.push(Node {

@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 
 use super::hierarchy::{Forest, NONE};
-use super::rows::Row;
+use super::rows::SeamRow;
 use crate::progress::{ticked, ticking};
 
 /// The taps of a row on the nodes.
@@ -16,7 +16,7 @@ struct Lookup {
 
 /// A tap on a node.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Reader {
+pub(super) struct NodeReader {
     /// Twice the row, plus 1 for its second side.
     pub(super) side: u32,
     pub(super) weight: f32,
@@ -31,13 +31,13 @@ pub(super) struct Lookups {
     rows: Vec<Lookup>,
     /// Readers of node `n`: `starts[n]..starts[n + 1]` in `readers`.
     starts: Vec<u32>,
-    readers: Vec<Reader>,
+    readers: Vec<NodeReader>,
 }
 
 impl Lookups {
-    pub(super) fn new(forest: &Forest, rows: &[Vec<Row>]) -> Self {
-        let of_level = |(node_of, rows): (&Vec<u32>, &Vec<Row>)| -> Vec<Lookup> {
-            let lookup = |row: &Row| {
+    pub(super) fn new(forest: &Forest, rows: &[Vec<SeamRow>]) -> Self {
+        let of_level = |(node_of, rows): (&Vec<u32>, &Vec<SeamRow>)| -> Vec<Lookup> {
+            let lookup = |row: &SeamRow| {
                 let taps = row.taps.as_flattened();
                 let nodes: [u32; 8] = std::array::from_fn(|k| node_of[taps[k].texel as usize]);
                 Lookup {
@@ -70,10 +70,10 @@ impl Lookups {
             starts[node + 1] += starts[node];
         }
         let mut next = starts.clone();
-        let mut readers = vec![Reader::default(); starts[nodes] as usize];
+        let mut readers = vec![NodeReader::default(); starts[nodes] as usize];
         for (number, row) in ticked(rows.iter()).enumerate() {
             for (k, node) in used(row) {
-                readers[next[node] as usize] = Reader {
+                readers[next[node] as usize] = NodeReader {
                     side: (number * 2 + k / 4) as u32,
                     weight: row.weights[k],
                 };
@@ -105,7 +105,7 @@ impl Lookups {
         sides
     }
 
-    pub(super) fn readers_of(&self, node: usize) -> &[Reader] {
+    pub(super) fn readers_of(&self, node: usize) -> &[NodeReader] {
         &self.readers[self.starts[node] as usize..self.starts[node + 1] as usize]
     }
 }

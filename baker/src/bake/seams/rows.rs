@@ -3,7 +3,7 @@
 
 use rayon::prelude::*;
 
-use super::side::{Charted, Side};
+use super::side::{Charted, SeamSide};
 use crate::bake::atlas::most_length;
 use crate::progress::ticking;
 use crate::survey::LEVELS;
@@ -24,7 +24,7 @@ pub(super) struct Tap {
 
 /// One place of a seam.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Row {
+pub(super) struct SeamRow {
     /// Four taps on either side.
     pub(super) taps: [[Tap; 4]; 2],
     /// Chart of either side.
@@ -41,9 +41,9 @@ pub(super) fn levels(size: usize) -> usize {
 }
 
 /// The rows of a level of a texture of `size` texels across, without targets.
-pub(super) fn rows(size: usize, seams: &[[Side; 2]], level: usize) -> Vec<Row> {
+pub(super) fn rows(size: usize, seams: &[[SeamSide; 2]], level: usize) -> Vec<SeamRow> {
     let step = f64::from(1 << level);
-    let longest = |sides: &[Side; 2]| sides[0].length().max(sides[1].length());
+    let longest = |sides: &[SeamSide; 2]| sides[0].length().max(sides[1].length());
     let whole: f64 = seams.iter().map(longest).sum();
     let share = (most_length(size) / whole).min(1.0);
     ticking(seams.par_iter())
@@ -60,11 +60,11 @@ pub(super) fn rows(size: usize, seams: &[[Side; 2]], level: usize) -> Vec<Row> {
         .collect()
 }
 
-fn row(sides: &[Side; 2], share: f64, [size, level]: [usize; 2], length: f32) -> Row {
+fn row(sides: &[SeamSide; 2], share: f64, [size, level]: [usize; 2], length: f32) -> SeamRow {
     let edge = size >> level;
     let scale = edge as f64 / size as f64;
-    let of_side = |side: &Side| taps(side.at(share).map(|x| x * scale), edge);
-    Row {
+    let of_side = |side: &SeamSide| taps(side.at(share).map(|x| x * scale), edge);
+    SeamRow {
         taps: sides.each_ref().map(of_side),
         charts: sides.each_ref().map(|side| side.chart),
         length,
@@ -75,7 +75,7 @@ fn row(sides: &[Side; 2], share: f64, [size, level]: [usize; 2], length: f32) ->
 impl Charted<'_> {
     /// Gives the rows of a level their targets. At mip 0 a lookup reads its own chart and what is next to it, and needs
     /// no target.
-    pub(super) fn aim(&self, rows: &mut [Row], level: usize) {
+    pub(super) fn aim(&self, rows: &mut [SeamRow], level: usize) {
         if level > 0 {
             ticking(rows.par_iter_mut())
                 .with_min_len(1 << 8)
@@ -86,7 +86,7 @@ impl Charted<'_> {
     }
 
     /// What the row would see if both lookups saw their own charts alone.
-    fn target(&self, row: &Row, level: usize) -> Option<[f32; 3]> {
+    fn target(&self, row: &SeamRow, level: usize) -> Option<[f32; 3]> {
         let (mut sum, mut owned) = ([0.0_f32; 3], 0.0_f32);
         let share = 1.0 / (1u32 << (2 * level)) as f32;
         for (&chart, taps) in row.charts.iter().zip(&row.taps) {

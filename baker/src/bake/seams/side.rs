@@ -7,14 +7,14 @@ pub(super) const SHORTEST: f64 = 1e-4;
 
 /// One side of a seam, in texels.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Side {
+pub(super) struct SeamSide {
     pub(super) ends: [[f64; 2]; 2],
     /// Unit vector across the edge, into the triangle.
     pub(super) inward: [f64; 2],
     pub(super) chart: u32,
 }
 
-impl Side {
+impl SeamSide {
     pub(super) fn length(&self) -> f64 {
         let [a, b] = self.ends;
         (b[0] - a[0]).hypot(b[1] - a[1])

@@ -11,11 +11,11 @@ use rayon::prelude::*;
 
 use super::super::colour::Space;
 use super::hierarchy::Forest;
-use super::rows::{Row, levels, rows};
-use super::side::{Charted, NO_CHART, Side};
+use super::rows::{SeamRow, levels, rows};
+use super::side::{Charted, NO_CHART, SeamSide};
 use crate::progress::unit;
 use crate::step_times::{timed, timed_in_pool};
-use system::System;
+use system::SeamSystem;
 
 /// Anchor of a texel of mean observed weight, for each texel of seam length over the number of chart texels: this
 /// weighs the mean difference along all seams against the mean error of all texels. On the statue's set 500 and 1000
@@ -35,14 +35,14 @@ const ROUNDS: [u32; 2] = [9, 4];
 /// The part of the least squares problem that is known before the texels.
 #[derive(Debug)]
 pub(super) struct Agreement {
-    rows: Vec<Vec<Row>>,
-    system: System,
+    rows: Vec<Vec<SeamRow>>,
+    system: SeamSystem,
 }
 
 impl Agreement {
     /// None without seams. See [`super::Mending::new`].
     pub(super) fn new(
-        seams: &[[Side; 2]],
+        seams: &[[SeamSide; 2]],
         charts: &[u32],
         observed: &[f32],
         size: usize,
@@ -56,13 +56,14 @@ impl Agreement {
             unit();
             rows
         };
-        let rows: Vec<Vec<Row>> = timed("lookups", || (0..levels(size)).map(of_level).collect());
+        let rows: Vec<Vec<SeamRow>> =
+            timed("lookups", || (0..levels(size)).map(of_level).collect());
         let forest = timed("hierarchy", || Forest::new(charts, size, &rows));
         unit();
         let length: f32 = rows[0].iter().map(|row| row.length).sum();
         let anchors = anchors(&forest.texels, charts, observed, length);
         let system = timed("readers", || {
-            System::new(forest, &rows, anchors, (size, space))
+            SeamSystem::new(forest, &rows, anchors, (size, space))
         });
         unit();
         Some(Self { rows, system })

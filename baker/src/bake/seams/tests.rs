@@ -251,15 +251,15 @@ fn the_same_bits_come_from_any_number_of_threads() {
 
 #[test]
 fn what_seams_take_is_bounded_by_the_texture() {
-    let side = |x: f64| Side {
+    let side = |x: f64| SeamSide {
         ends: [[x, 0.0], [x, 1000.0]],
         inward: [1.0, 0.0],
         chart: 0,
     };
-    let seams: Vec<[Side; 2]> = (0..4000)
+    let seams: Vec<[SeamSide; 2]> = (0..4000)
         .map(|k| [side(f64::from(k) / 20.0), side(0.5)])
         .collect();
-    let count = |seams: &[[Side; 2]]| rows::rows(256, seams, 0).len();
+    let count = |seams: &[[SeamSide; 2]]| rows::rows(256, seams, 0).len();
     assert_eq!(count(&seams[..100]), 100 * 2000);
     let all = count(&seams) as f64;
     let most = 2.0 * crate::bake::atlas::most_length(256);

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::side::{Charted, NO_CHART, SHORTEST, Side};
+use super::side::{Charted, NO_CHART, SHORTEST, SeamSide};
 use crate::progress::{Ticker, ticked, ticking};
 
 /// Depth of the unfolded gutter in texels: half of the weight and more of a lookup at mip 3 lies within it.
@@ -22,7 +22,7 @@ pub(super) fn fill(
     texels: &mut [[f32; 4]],
     charts: &[u32],
     size: usize,
-    seams: &[[Side; 2]],
+    seams: &[[SeamSide; 2]],
     nearest: &[u32],
 ) {
     let source = Charted {
@@ -55,7 +55,7 @@ pub(super) fn nearest(
     known: impl Fn(usize) -> bool + Sync,
     charts: &[u32],
     size: usize,
-    seams: &[[Side; 2]],
+    seams: &[[SeamSide; 2]],
 ) -> Vec<u32> {
     let mut nearest = vec![NONE; charts.len()];
     let of_bands = of_bands(size, seams);
@@ -100,7 +100,7 @@ pub(super) fn nearest(
 }
 
 /// The sides that may reach each band of rows, by their numbers.
-fn of_bands(size: usize, seams: &[[Side; 2]]) -> Vec<Vec<u32>> {
+fn of_bands(size: usize, seams: &[[SeamSide; 2]]) -> Vec<Vec<u32>> {
     let mut bands = vec![Vec::new(); size.div_ceil(BAND)];
     for number in ticked(0..2 * seams.len() as u32) {
         let [side, beyond] = sides(seams, number);
@@ -116,14 +116,14 @@ fn of_bands(size: usize, seams: &[[Side; 2]]) -> Vec<Vec<u32>> {
 }
 
 /// Rows that a side may reach.
-fn around(side: &Side, size: usize) -> Range<usize> {
+fn around(side: &SeamSide, size: usize) -> Range<usize> {
     let [a, b] = side.ends.map(|end| end[1]);
     let first = (a.min(b) - DEPTH).max(0.0) as usize;
     first..((a.max(b) + DEPTH).ceil().clamp(0.0, size as f64) as usize)
 }
 
 /// Columns of a row that a side may reach: those beside the part of it that is as near to the row.
-fn reached(side: &Side, row: usize, size: usize) -> Range<usize> {
+fn reached(side: &SeamSide, row: usize, size: usize) -> Range<usize> {
     let [a, b] = side.ends;
     let y = row as f64 + 0.5;
     // Where along the side it enters and leaves the rows that are as near; all of it, where it is level.
@@ -138,7 +138,7 @@ fn reached(side: &Side, row: usize, size: usize) -> Range<usize> {
     first..((one.max(other) + REACH).ceil().clamp(0.0, size as f64) as usize)
 }
 
-fn sides(seams: &[[Side; 2]], number: u32) -> [&Side; 2] {
+fn sides(seams: &[[SeamSide; 2]], number: u32) -> [&SeamSide; 2] {
     let [one, other] = &seams[number as usize / 2];
     if number.is_multiple_of(2) {
         [one, other]
@@ -152,7 +152,7 @@ fn centre(texel: usize, size: usize) -> [f64; 2] {
 }
 
 /// Where a point outside of `side` lies on the chart `beyond`, and its distance from the side; infinite inside.
-fn unfolded(side: &Side, beyond: &Side, point: [f64; 2]) -> ([f64; 2], f32) {
+fn unfolded(side: &SeamSide, beyond: &SeamSide, point: [f64; 2]) -> ([f64; 2], f32) {
     let [a, b] = side.ends;
     let along = [b[0] - a[0], b[1] - a[1]];
     let from = [point[0] - a[0], point[1] - a[1]];

@@ -671,7 +671,7 @@ fn a_job_that_goes_on_in_a_window_is_one_that_began_there() {
     let mut other = begin(device, scene.clone(), &whole, &options).expect("a job");
     other.add_view(&views()[0]).expect("rows");
     other
-        .again(&within, &ties, options.taps, options.blend)
+        .reset(&within, &ties, options.taps, options.blend)
         .expect("begun anew");
     let ours = fitted(Box::new(begun(&within).expect("an adapter")));
     let again = fitted(Box::new(other));

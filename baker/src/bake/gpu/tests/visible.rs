@@ -84,7 +84,7 @@ fn of_a_window_that_was_foreseen_all_is_drawn_that_it_shows_and_little_else() {
     given(&mut gpu, &views);
     for window in [&bands[0], &bands[1], &half] {
         let scene = ball(24, SIZE).within(window);
-        gpu.again(&scene, &ties(window), options.taps, options.blend)
+        gpu.reset(&scene, &ties(window), options.taps, options.blend)
             .expect("begun anew");
         let (rows, texels, written) = given(&mut gpu, &views);
         let mut whole = begun(window, &options).expect("an adapter");
@@ -109,7 +109,7 @@ fn pools_of_a_window_are_those_of_the_next_unless_more_blocks_are_awaited() {
     let next = band(20);
     assert_eq!(next.texels(), band(4).texels());
     let scene = ball(24, SIZE).within(&next);
-    gpu.again(&scene, &ties(&next), options.taps, options.blend)
+    gpu.reset(&scene, &ties(&next), options.taps, options.blend)
         .expect("begun anew");
     let spares = |gpu: &Gpu| gpu.fit.as_ref().expect("alive").pools.spares();
     assert!(spares(&gpu) > 0);

@@ -17,14 +17,14 @@ fn exact(
 }
 
 /// Number of hits of each sample.
-struct Counts {
+struct HitCounts {
     width: usize,
     hits: Vec<u32>,
     /// Small triangles, and others.
     drawn: [u32; 2],
 }
 
-impl Canvas for Counts {
+impl SampleSink for HitCounts {
     fn hides(&self, _: &Rect, _: f32) -> bool {
         false
     }
@@ -99,14 +99,14 @@ fn triangles_of_all_sizes_leave_no_sample_between_them() {
             ..IDENTITY
         };
         let size = [70, 70];
-        let mut counts = Counts {
+        let mut counts = HitCounts {
             width: 70,
             hits: vec![0; 4900],
             drawn: [0; 2],
         };
         Snapped::new(&positions, &camera, size, 1).draw(&triangles, &mut counts);
         assert!(counts.drawn.iter().all(|&some| some >= 3), "{shift}");
-        let corner = |k: usize| Corner::new(project(&camera, positions[k]), 1).at;
+        let corner = |k: usize| SnappedCorner::new(project(&camera, positions[k]), 1).at;
         let [first, right, below] = [0, 1, 2].map(corner);
         for (at, &hits) in (0..).zip(&counts.hits) {
             let [x, y] = [at % 70, at / 70].map(|k: i32| k * STEPS);
@@ -145,7 +145,7 @@ fn whole_numbers_say_what_the_edges_of_the_same_corners_say() {
             let z = random.within(0.8, 1.3);
             [at[0] * z, at[1] * z, z].map(|x| x as f32)
         });
-        let mut small = Counts {
+        let mut small = HitCounts {
             width: 11,
             hits: vec![0; 99],
             drawn: [0; 2],
@@ -154,7 +154,7 @@ fn whole_numbers_say_what_the_edges_of_the_same_corners_say() {
         snapped.draw(&[[0, 1, 2]], &mut small);
         assert_eq!(small.drawn[1], 0);
         drawn += small.drawn[0];
-        let mut large = Counts {
+        let mut large = HitCounts {
             width: 11,
             hits: vec![0; 99],
             drawn: [0; 2],

@@ -17,8 +17,8 @@ fn potato() -> Mesh {
     mesh
 }
 
-fn shape(scene: &Scene) -> Shape<'_> {
-    Shape {
+fn shape(scene: &Scene) -> ShownMesh<'_> {
+    ShownMesh {
         frame: scene.frame,
         positions: &scene.positions,
         triangles: &scene.triangles,
@@ -258,7 +258,7 @@ fn the_equations_predict_how_the_silhouette_moves() {
         let cover = &look.cover;
         let [share, rim, nearness] =
             [&cover.share, &cover.rim, &cover.nearness].map(|plane| plane.blurred(3.0));
-        let band = Band::new(&outline, &outline.alpha.blurred(3.0), &share, 3.0);
+        let band = SilhouetteBand::new(&outline, &outline.alpha.blurred(3.0), &share, 3.0);
         let equations = band.equations(&rim, &nearness, &look.camera);
         for k in 0..6 {
             let wanted: f64 = -(0..6).map(|l| equations.a[k][l] * step[l]).sum::<f64>();

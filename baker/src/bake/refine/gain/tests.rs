@@ -28,17 +28,17 @@ fn said(gains: &[f64], cells: u32, noise: f64, wrong: f64) -> Vec<Vec<Sample>> {
         .collect()
 }
 
-fn shape(scene: &Scene) -> Shape<'_> {
-    Shape {
+fn shape(scene: &Scene) -> ShownMesh<'_> {
+    ShownMesh {
         frame: scene.frame,
         positions: &scene.positions,
         triangles: &scene.triangles,
     }
 }
 
-fn said_of(scene: &Scene, views: &[View], grid: Grid) -> Vec<Vec<Sample>> {
+fn said_of(scene: &Scene, views: &[View], grid: LightGrid) -> Vec<Vec<Sample>> {
     let said = |view: &View| {
-        let sums = &mut Sums::default();
+        let sums = &mut LightSums::default();
         samples(shape(scene), view, &view.camera, grid, sums)
     };
     views.iter().map(said).collect()
@@ -69,7 +69,7 @@ fn gains_are_found_whatever_the_surface_and_its_highlights() {
 fn the_solution_is_that_of_all_unknowns_at_once() {
     // Alternating between gains and surface ends at the same place, slowly.
     let views = said(&[0.9, 1.1, 1.3, 0.7], 60, 0.2, 0.0);
-    let cells = Cells::new(&views);
+    let cells = SharedCells::new(&views);
     let weight = |word: &Word| 0.5 + 0.1 * f64::from(word.view);
     let mut weights: Vec<f64> = cells.words.iter().map(weight).collect();
     let mut gains = vec![0.0; 4];
@@ -120,7 +120,7 @@ fn pictures_of_one_object_give_their_gains() {
             view(k, &mesh, &texture, camera, size)
         })
         .collect();
-    let samples = |views: &[View]| said_of(&scene, views, Grid::of(views, shape(&scene)));
+    let samples = |views: &[View]| said_of(&scene, views, LightGrid::of(views, shape(&scene)));
     let clean = solve(&samples(&views)).expect("they overlap");
     for log in &clean.logs {
         let log = log.expect("known");
@@ -176,7 +176,7 @@ fn opposite_sides_of_a_thin_plate_are_not_compared() {
             triangles: triangles.to_vec(),
             ..Scene::new(&plate, 256)
         };
-        let grid = Grid {
+        let grid = LightGrid {
             edge: 0.05,
             stride: 1,
         };

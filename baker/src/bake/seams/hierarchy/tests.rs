@@ -4,10 +4,10 @@ use super::super::rows::Tap;
 use super::*;
 
 /// A row that reads one texel of its level.
-fn row(texel: u32) -> Row {
+fn row(texel: u32) -> SeamRow {
     let mut taps = [[Tap::default(); 4]; 2];
     taps[1][2] = Tap { texel, weight: 0.5 };
-    Row {
+    SeamRow {
         taps,
         charts: [0; 2],
         length: 1.0,

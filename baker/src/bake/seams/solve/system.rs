@@ -8,7 +8,7 @@ use rayon::prelude::*;
 
 use super::super::hierarchy::{Forest, PIECE};
 use super::super::lookups::{Lookups, Sides};
-use super::super::rows::{Row, Tap};
+use super::super::rows::{SeamRow, Tap};
 use crate::bake::colour::{self, Space};
 use crate::progress::{Ticker, ticking, unit};
 
@@ -25,7 +25,7 @@ type Colours = Vec<[f32; 4]>;
 
 /// State of the least squares. Arrays over nodes are laid out like the nodes, in pieces.
 #[derive(Debug)]
-pub(in super::super) struct System {
+pub(in super::super) struct SeamSystem {
     space: Space,
     pub(super) forest: Forest,
     pub(super) lookups: Lookups,
@@ -54,10 +54,10 @@ pub(in super::super) struct System {
     q: Colours,
 }
 
-impl System {
+impl SeamSystem {
     pub(in super::super) fn new(
         forest: Forest,
-        rows: &[Vec<Row>],
+        rows: &[Vec<SeamRow>],
         firm: Vec<f32>,
         (size, space): (usize, Space),
     ) -> Self {
@@ -88,7 +88,7 @@ impl System {
     }
 
     /// Takes the texels, and computes what the rows see of them.
-    pub(super) fn look(&mut self, texels: &[[f32; 4]], size: usize, rows: &[Vec<Row>]) {
+    pub(super) fn look(&mut self, texels: &[[f32; 4]], size: usize, rows: &[Vec<SeamRow>]) {
         let space = self.space;
         let moving = (self.start.par_chunks_mut(CHUNK))
             .zip(self.now.par_chunks_mut(CHUNK))
@@ -133,7 +133,7 @@ impl System {
 
     /// Takes the slopes at the present texels, and what the rows give back there. `again` if the slopes at targets are
     /// known.
-    pub(super) fn linearise(&mut self, rows: &[Vec<Row>], again: bool) {
+    pub(super) fn linearise(&mut self, rows: &[Vec<SeamRow>], again: bool) {
         let space = self.space;
         let (mut strengths, mut given) = (self.strengths.as_mut_slice(), self.given.as_mut_slice());
         let mut shown = self.shown.as_slice();

@@ -1,6 +1,6 @@
 //! The gutter shows what the surface has beyond the seam, however the charts lie.
 
-use super::super::Side;
+use super::super::SeamSide;
 use super::*;
 use crate::bake::fixture::Random;
 
@@ -14,7 +14,7 @@ fn ramp([x, y]: [f64; 2]) -> [f32; 3] {
 /// Two charts of one plane that share the edge x = 0, y in 0..20. The left one is unchanged, from texel (30, 10) on;
 /// the right one is half as large and rotated by a quarter turn, from texel (40, 50) on. Returns texels, charts and the
 /// seam.
-fn plane() -> (Vec<[f32; 4]>, Vec<u32>, [Side; 2]) {
+fn plane() -> (Vec<[f32; 4]>, Vec<u32>, [SeamSide; 2]) {
     // Where a texel lies on the surface.
     let left = |[u, v]: [f64; 2]| [u - 30.0, v - 10.0];
     let right = |[u, v]: [f64; 2]| [2.0 * (v - 40.0), 2.0 * (u - 50.0)];
@@ -35,12 +35,12 @@ fn plane() -> (Vec<[f32; 4]>, Vec<u32>, [Side; 2]) {
         }
     }
     let sides = [
-        Side {
+        SeamSide {
             ends: [[30.0, 10.0], [30.0, 30.0]],
             inward: [-1.0, 0.0],
             chart: 0,
         },
-        Side {
+        SeamSide {
             ends: [[50.0, 40.0], [60.0, 40.0]],
             inward: [0.0, 1.0],
             chart: 5,
@@ -49,7 +49,7 @@ fn plane() -> (Vec<[f32; 4]>, Vec<u32>, [Side; 2]) {
     (texels, charts, sides)
 }
 
-fn filled(texels: &mut [[f32; 4]], charts: &[u32], sides: [Side; 2]) {
+fn filled(texels: &mut [[f32; 4]], charts: &[u32], sides: [SeamSide; 2]) {
     let nearest = nearest(|texel| texels[texel][3] > 0.0, charts, SIZE, &[sides]);
     fill(texels, charts, SIZE, &[sides], &nearest);
 }
@@ -117,7 +117,7 @@ fn sides_without_length_or_number_unfold_nothing() {
 fn the_nearest_side_is_the_one_that_asking_all_texels_finds() {
     let mut random = Random(5);
     let mut place = || [0; 2].map(|_: u8| random.within(-10.0, SIZE as f64 + 10.0));
-    let mut seams: Vec<[Side; 2]> = Vec::new();
+    let mut seams: Vec<[SeamSide; 2]> = Vec::new();
     for number in 0..40 {
         let mut side = |chart| {
             let mut ends = [place(), place()];
@@ -130,7 +130,7 @@ fn the_nearest_side_is_the_one_that_asking_all_texels_finds() {
             }
             let along = [ends[1][0] - ends[0][0], ends[1][1] - ends[0][1]];
             let length = along[0].hypot(along[1]);
-            Side {
+            SeamSide {
                 ends,
                 inward: [-along[1] / length, along[0] / length],
                 chart,

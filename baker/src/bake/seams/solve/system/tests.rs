@@ -30,7 +30,7 @@ fn random(count: usize, seed: u64) -> Vec<[f32; 4]> {
 }
 
 /// A system over the cube with its rows, before its first round.
-fn system(texels: &[[f32; 4]], firm: Option<f32>) -> (System, Vec<Vec<Row>>) {
+fn system(texels: &[[f32; 4]], firm: Option<f32>) -> (SeamSystem, Vec<Vec<SeamRow>>) {
     let scene = Scene::new(&cube(), SIZE as u32);
     let atlas = Atlas::new(&scene);
     let (sides, charts) = seams::seams(&scene, &atlas);
@@ -44,7 +44,7 @@ fn system(texels: &[[f32; 4]], firm: Option<f32>) -> (System, Vec<Vec<Row>>) {
         charted.aim(&mut rows, level);
         rows
     };
-    let rows: Vec<Vec<Row>> = (0..levels(SIZE)).map(of_level).collect();
+    let rows: Vec<Vec<SeamRow>> = (0..levels(SIZE)).map(of_level).collect();
     let forest = Forest::new(&charts, SIZE, &rows);
     let observed: Vec<f32> = atlas
         .triangles
@@ -56,7 +56,7 @@ fn system(texels: &[[f32; 4]], firm: Option<f32>) -> (System, Vec<Vec<Row>>) {
         None => anchors(&forest.texels, &charts, &observed, 1.0),
     };
     let space = (SIZE, Space::Colour(Blend::Linear));
-    let mut system = System::new(forest, &rows, anchors, space);
+    let mut system = SeamSystem::new(forest, &rows, anchors, space);
     system.look(texels, SIZE, &rows);
     system.linearise(&rows, false);
     (system, rows)
@@ -64,7 +64,7 @@ fn system(texels: &[[f32; 4]], firm: Option<f32>) -> (System, Vec<Vec<Row>>) {
 
 /// `Σ w d² (…)` of what the rows see of a texture, in one channel. With `target`, the pull is measured from the
 /// targets.
-fn squares(system: &System, rows: &[Vec<Row>], texels: &[[f32; 4]], target: bool) -> f64 {
+fn squares(system: &SeamSystem, rows: &[Vec<SeamRow>], texels: &[[f32; 4]], target: bool) -> f64 {
     let (mut sum, mut mip) = (0.0, texels.to_vec());
     let mut strengths = system.strengths.iter();
     for (level, rows) in rows.iter().enumerate() {
@@ -99,7 +99,7 @@ fn product(one: &[[f32; 4]], other: &[[f32; 4]]) -> f64 {
 }
 
 /// The normal matrix times a change of the nodes.
-fn applied(system: &mut System, change: &[[f32; 4]]) -> Vec<[f32; 4]> {
+fn applied(system: &mut SeamSystem, change: &[[f32; 4]]) -> Vec<[f32; 4]> {
     system.p.copy_from_slice(change);
     system.mips.copy_from_slice(change);
     for (mips, above) in (system.mips.chunks_mut(PIECE)).zip(system.forest.above.chunks(PIECE)) {
@@ -110,7 +110,7 @@ fn applied(system: &mut System, change: &[[f32; 4]]) -> Vec<[f32; 4]> {
 }
 
 /// A random change of those nodes that have texels of their own.
-fn change(system: &System, seed: u64) -> Vec<[f32; 4]> {
+fn change(system: &SeamSystem, seed: u64) -> Vec<[f32; 4]> {
     let mut change = random(system.forest.len(), seed);
     for (change, anchor) in change.iter_mut().zip(&system.anchors) {
         if anchor[1] == 0.0 {
@@ -121,7 +121,7 @@ fn change(system: &System, seed: u64) -> Vec<[f32; 4]> {
 }
 
 /// The change of each texel for a change of the nodes: colour, texel, and 1 / (a d²) of the texel.
-fn spread(system: &System, change: &[[f32; 4]]) -> Vec<([f32; 4], u32, f64)> {
+fn spread(system: &SeamSystem, change: &[[f32; 4]]) -> Vec<([f32; 4], u32, f64)> {
     let forest = &system.forest;
     let mut all = Vec::new();
     for (node, change) in change.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Row cache ("held"): the rows of all views, stored up to a budget, and beyond it built again from the view for each
+//! Row cache: the rows of all views, stored up to a budget, and beyond it built again from the view for each
 //! pass.
 //!
 //! A row takes 100-150 bytes and its pixel 4. So a job with any number of views fits in memory if the rows of later
@@ -33,32 +33,32 @@ const ROW: usize = size_of::<u32>() + size_of::<[u8; 4]>() + size_of::<u32>();
 
 /// Where the rows of a view come from.
 #[derive(Debug)]
-enum Source {
-    PixelMask(Vec<Rows>),
-    Remade(View),
+enum CachedRows {
+    Stored(Vec<Rows>),
+    Rebuilt(View),
 }
 
 #[derive(Debug)]
-struct HeldView {
+struct CachedView {
     index: u32,
     size: [u32; 2],
     bytes: usize,
     rows: usize,
-    source: Source,
+    source: CachedRows,
 }
 
 /// Budget for rows, and what is taken of it. Stored views come first: once one is not stored, none after it is.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Room {
-    budget: usize,
+pub(super) struct RowBudget {
+    bytes: usize,
     taken: usize,
     full: bool,
 }
 
-impl Room {
-    pub(super) fn new(budget: usize) -> Self {
+impl RowBudget {
+    pub(super) fn new(bytes: usize) -> Self {
         Self {
-            budget,
+            bytes,
             taken: 0,
             full: false,
         }
@@ -74,17 +74,17 @@ impl Room {
 
     /// Takes the next view's bytes; returns whether its rows are stored.
     pub(super) fn take(&mut self, bytes: usize) -> bool {
-        self.full |= self.taken + bytes > self.budget;
+        self.full |= self.taken + bytes > self.bytes;
         if !self.full {
             self.taken += bytes;
         }
         !self.full
     }
 
-    /// The budget as it is told to those who choose the rows.
+    /// The budget for those who choose the rows.
     pub(super) fn memory(&self) -> RowMemory {
         RowMemory {
-            all: self.budget as u64,
+            all: self.bytes as u64,
             row: ROW as f64,
             entry: size_of::<Entry>() as f64,
             word: 0.0,
@@ -98,15 +98,15 @@ impl Room {
 }
 
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct RowCache {
     scene: Scene,
     taps: u32,
-    room: Room,
-    views: Vec<HeldView>,
+    budget: RowBudget,
+    views: Vec<CachedView>,
 }
 
 /// The rows of some consecutive views.
-pub(super) struct Group<'a> {
+pub(super) struct ViewGroup<'a> {
     /// Range of views, in the order in which they were added.
     pub(super) views: Range<usize>,
     /// Rows of each, band by band.
@@ -132,29 +132,29 @@ impl Chunk<'_> {
 /// The rows of all views and their weights.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WeighedRows<'a> {
-    pub(super) held: &'a Held,
+    pub(super) cache: &'a RowCache,
     /// By view, in the order of its rows.
     pub(super) weights: &'a [Vec<f32>],
 }
 
-impl Held {
-    pub(super) fn new(scene: Scene, taps: u32, room: Room) -> Self {
+impl RowCache {
+    pub(super) fn new(scene: Scene, taps: u32, budget: RowBudget) -> Self {
         Self {
             scene,
             taps,
-            room,
+            budget,
             views: Vec::new(),
         }
     }
 
     /// The full budget, with nothing taken.
-    pub(super) fn room(&self) -> Room {
-        Room::new(self.room.budget)
+    pub(super) fn budget(&self) -> RowBudget {
+        RowBudget::new(self.budget.bytes)
     }
 
     /// Whether some rows are built again for every pass.
     pub(super) fn overflows(&self) -> bool {
-        self.room.full
+        self.budget.full
     }
 
     /// The window of its rows.
@@ -163,7 +163,7 @@ impl Held {
     }
 
     pub(super) fn forget(&mut self) {
-        self.room = self.room();
+        self.budget = self.budget();
         self.views.clear();
     }
 
@@ -179,12 +179,12 @@ impl Held {
         let chunks = footprints(&self.scene, view, self.taps);
         let bytes = chunks.iter().map(bytes).sum();
         let rows = chunks.iter().map(Rows::len).sum();
-        let source = if self.room.take(bytes) {
-            Source::PixelMask(chunks)
+        let source = if self.budget.take(bytes) {
+            CachedRows::Stored(chunks)
         } else {
-            Source::Remade(view.clone())
+            CachedRows::Rebuilt(view.clone())
         };
-        self.views.push(HeldView {
+        self.views.push(CachedView {
             index: view.index,
             size: [view.width, view.height],
             bytes,
@@ -196,13 +196,13 @@ impl Held {
 
     /// Counts of stored and other rows.
     pub(super) fn rows_held(&self) -> RowsHeld {
-        let kept = |view: &&HeldView| matches!(view.source, Source::PixelMask(_));
-        let rows = |view: &HeldView| view.rows as u64;
+        let stored = |view: &&CachedView| matches!(view.source, CachedRows::Stored(_));
+        let rows = |view: &CachedView| view.rows as u64;
         RowsHeld {
             rows: self.views.iter().map(rows).sum(),
-            kept: self.views.iter().filter(kept).map(rows).sum(),
+            kept: self.views.iter().filter(stored).map(rows).sum(),
             views: self.views.len() as u32,
-            views_redrawn: self.views.iter().filter(|view| !kept(view)).count() as u32,
+            views_redrawn: self.views.iter().filter(|view| !stored(view)).count() as u32,
             left_out: 0,
             parts: 0,
         }
@@ -218,18 +218,18 @@ impl Held {
     }
 
     /// All rows in order: first a group of all stored views, then groups that are built as they are asked for.
-    pub(super) fn groups(&self) -> impl Iterator<Item = Group<'_>> {
+    pub(super) fn groups(&self) -> impl Iterator<Item = ViewGroup<'_>> {
         let mut next = 0;
         std::iter::from_fn(move || {
             let first = next;
             next = self.group_end(first);
-            (first < next).then(|| Group {
+            (first < next).then(|| ViewGroup {
                 views: first..next,
                 rows: self.views[first..next]
                     .par_iter()
                     .map(|view| match &view.source {
-                        Source::PixelMask(chunks) => Cow::Borrowed(chunks.as_slice()),
-                        Source::Remade(view) => {
+                        CachedRows::Stored(chunks) => Cow::Borrowed(chunks.as_slice()),
+                        CachedRows::Rebuilt(view) => {
                             Cow::Owned(footprints(&self.scene, view, self.taps))
                         }
                     })
@@ -245,10 +245,10 @@ impl Held {
         let mut end = first;
         for view in &self.views[first..] {
             match (&self.views[first].source, &view.source) {
-                (Source::PixelMask(_), Source::PixelMask(_)) => {}
-                (Source::Remade(_), Source::Remade(_)) => {
+                (CachedRows::Stored(_), CachedRows::Stored(_)) => {}
+                (CachedRows::Rebuilt(_), CachedRows::Rebuilt(_)) => {
                     bytes += view.bytes;
-                    if end > first && bytes > self.room.budget / SHARE_IN_FLIGHT {
+                    if end > first && bytes > self.budget.bytes / SHARE_IN_FLIGHT {
                         break;
                     }
                 }
@@ -260,7 +260,7 @@ impl Held {
     }
 }
 
-impl Group<'_> {
+impl ViewGroup<'_> {
     /// The chunks of all its views in order, given the weights of the rows of all the job's views.
     pub(super) fn chunks<'a>(&'a self, weights: &'a [Vec<f32>]) -> Vec<Chunk<'a>> {
         let mut chunks = Vec::new();
@@ -277,33 +277,33 @@ impl Group<'_> {
 }
 
 #[cfg(test)]
-impl Held {
+impl RowCache {
     /// Views of one pixel row each that consist of these chunks.
     pub(super) fn of_rows(views: Vec<Vec<Rows>>) -> Self {
-        let mut held = Self::new(Scene::default(), 1, Room::new(usize::MAX));
-        held.views = views
+        let mut cache = Self::new(Scene::default(), 1, RowBudget::new(usize::MAX));
+        cache.views = views
             .into_iter()
-            .map(|chunks| HeldView {
+            .map(|chunks| CachedView {
                 index: chunks.first().map_or(0, |rows| rows.view),
                 size: [chunks.iter().map(Rows::len).sum::<usize>() as u32, 1],
                 bytes: 0,
                 rows: chunks.iter().map(Rows::len).sum(),
-                source: Source::PixelMask(chunks),
+                source: CachedRows::Stored(chunks),
             })
             .collect();
-        held
+        cache
     }
 
-    /// Memory of the rows that are kept.
-    pub(super) fn kept_bytes(&self) -> usize {
-        self.room.taken()
+    /// Memory of the stored rows.
+    pub(super) fn stored_bytes(&self) -> usize {
+        self.budget.taken()
     }
 
-    /// How many views' rows are kept.
-    pub(super) fn kept_views(&self) -> usize {
+    /// How many views' rows are stored.
+    pub(super) fn stored_views(&self) -> usize {
         self.views
             .iter()
-            .filter(|view| matches!(view.source, Source::PixelMask(_)))
+            .filter(|view| matches!(view.source, CachedRows::Stored(_)))
             .count()
     }
 }
