@@ -59,6 +59,8 @@ pub mod pixel_mask;
 
 mod ahead;
 
+mod vec3;
+
 pub mod raster;
 
 pub mod rows;

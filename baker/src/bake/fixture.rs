@@ -15,6 +15,7 @@ use super::backend::Ties;
 use super::gutter::gutter;
 use super::raster::NOTHING;
 use super::scene::Scene;
+use super::vec3::{cross, times};
 use super::view_source::{Unwrapped, ViewSource};
 
 /// View source: some views come before the mesh.
@@ -106,6 +107,14 @@ impl Random {
     }
 }
 
+/// A camera at the origin that looks along z, with one unit to a pixel at a depth of 1.
+pub(super) const IDENTITY: Camera = Camera {
+    rotation: [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
+    translation: [0.0; 3],
+    focal: [1.0; 2],
+    centre: [0.0; 2],
+};
+
 /// A camera at `eye` that looks at the origin, +y up; the origin is `off` pixels from the picture's centre.
 pub(super) fn camera(
     eye: [f64; 3],
@@ -117,20 +126,13 @@ pub(super) fn camera(
         let length = v.iter().map(|x| x * x).sum::<f64>().sqrt();
         v.map(|x| x / length)
     };
-    let cross = |a: [f64; 3], b: [f64; 3]| {
-        [
-            a[1] * b[2] - a[2] * b[1],
-            a[2] * b[0] - a[0] * b[2],
-            a[0] * b[1] - a[1] * b[0],
-        ]
-    };
     let forward = unit(eye.map(|x| -x));
     let right = unit(cross(forward, [0.0, 1.0, 0.0]));
     let down = cross(forward, right);
     let rotation = [right, down, forward];
     Camera {
         rotation,
-        translation: rotation.map(|row| -(0..3).map(|k| row[k] * eye[k]).sum::<f64>()),
+        translation: times(&rotation, eye).map(|x| -x),
         focal: [focal, focal],
         centre: [
             f64::from(width) / 2.0 + off[0],

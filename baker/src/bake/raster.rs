@@ -17,6 +17,7 @@ use std::ops::Range;
 use proto::table::Camera;
 
 use super::scene::{Scene, project};
+use super::vec3::cross;
 pub use nearest::{Nearest, nearest};
 
 /// No surface.
@@ -108,14 +109,6 @@ const UNSEEN: Footing = Footing {
     rows: [0, 0],
     columns: [0, 0],
 };
-
-fn cross(a: [f64; 3], b: [f64; 3]) -> [f64; 3] {
-    [
-        a[1] * b[2] - a[2] * b[1],
-        a[2] * b[0] - a[0] * b[2],
-        a[0] * b[1] - a[1] * b[0],
-    ]
-}
 
 /// Footing of three corners as [`project`] gives them, in a picture of this size.
 pub(super) fn footing(h: [[f64; 3]; 3], width: f64, height: f64) -> Footing {

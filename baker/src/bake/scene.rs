@@ -5,6 +5,7 @@
 
 use proto::table::{Camera, Mesh};
 
+use super::vec3::{Vec3, dot, times};
 use super::window::Window;
 
 /// Mesh in scene units, texture coordinates in texels.
@@ -74,9 +75,7 @@ impl Frame {
     pub fn camera(&self, camera: &Camera) -> Camera {
         let mut moved = *camera;
         for row in 0..3 {
-            let rotated: f64 = (0..3)
-                .map(|k| camera.rotation[row][k] * self.centre[k])
-                .sum();
+            let rotated = dot(camera.rotation[row], self.centre);
             moved.translation[row] = (rotated + camera.translation[row]) / self.radius;
         }
         moved
@@ -132,15 +131,16 @@ impl Scene {
     }
 }
 
+/// A point in the camera's frame.
+pub(super) fn in_camera(camera: &Camera, point: [f32; 3]) -> Vec3 {
+    let turned = times(&camera.rotation, point.map(f64::from));
+    std::array::from_fn(|row| turned[row] + camera.translation[row])
+}
+
 /// Homogeneous pixel coordinates `(x·z, y·z, z)` of a point: its projection is `(x, y)`, its depth `z`.
 #[must_use]
 pub fn project(camera: &Camera, point: [f32; 3]) -> [f64; 3] {
-    let at: [f64; 3] = std::array::from_fn(|row| {
-        (0..3)
-            .map(|k| camera.rotation[row][k] * f64::from(point[k]))
-            .sum::<f64>()
-            + camera.translation[row]
-    });
+    let at = in_camera(camera, point);
     [
         camera.focal[0] * at[0] + camera.centre[0] * at[2],
         camera.focal[1] * at[1] + camera.centre[1] * at[2],
@@ -165,7 +165,7 @@ mod tests {
         }
         let mut world = camera([1.1, 0.7, -2.9], 900.0, [640, 480], [3.0, -5.0]);
         for row in 0..3 {
-            let centre: f64 = (0..3).map(|k| world.rotation[row][k] * centre[k]).sum();
+            let centre = dot(world.rotation[row], centre);
             world.translation[row] = radius * world.translation[row] - centre;
         }
         let scene = Scene::new(&mesh, 64);

@@ -1,14 +1,9 @@
 //! The rasteriser against rays through every sample, and against properties of all pictures.
 
 use super::*;
-use crate::bake::fixture::{Random, camera};
-
-const IDENTITY: Camera = Camera {
-    rotation: [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
-    translation: [0.0; 3],
-    focal: [1.0; 2],
-    centre: [0.0; 2],
-};
+use crate::bake::fixture::{IDENTITY, Random, camera};
+use crate::bake::scene::in_camera;
+use crate::bake::vec3::{dot, sub};
 
 /// All bands of a picture, one below the other.
 fn whole(projected: &Projected, [width, height]: [u32; 2], band: u32, s: u32) -> RasterSamples {
@@ -39,8 +34,6 @@ fn seen(positions: &[[f32; 3]], camera: &Camera, size: [u32; 2], s: u32) -> Rast
 /// Nearest triangle and its depth along the ray through `(x, y)`, by Möller and Trumbore ("Fast, minimum storage
 /// ray-triangle intersection", 1997); none where rounding decides.
 fn shoot(positions: &[[f32; 3]], camera: &Camera, x: f64, y: f64) -> Option<(u32, f64)> {
-    let dot = |a: [f64; 3], b: [f64; 3]| a[0] * b[0] + a[1] * b[1] + a[2] * b[2];
-    let minus = |a: [f64; 3], b: [f64; 3]| [a[0] - b[0], a[1] - b[1], a[2] - b[2]];
     let ray = [
         (x - camera.centre[0]) / camera.focal[0],
         (y - camera.centre[1]) / camera.focal[1],
@@ -48,16 +41,11 @@ fn shoot(positions: &[[f32; 3]], camera: &Camera, x: f64, y: f64) -> Option<(u32
     ];
     let (mut nearest, mut second) = ((NOTHING, f64::INFINITY), f64::INFINITY);
     for (triangle, corners) in positions.chunks(3).enumerate() {
-        let at = |corner: [f32; 3]| -> [f64; 3] {
-            std::array::from_fn(|row| {
-                dot(camera.rotation[row], corner.map(f64::from)) + camera.translation[row]
-            })
-        };
-        let (a, b, c) = (at(corners[0]), at(corners[1]), at(corners[2]));
-        let (to_b, to_c) = (minus(b, a), minus(c, a));
+        let [a, b, c] = [0, 1, 2].map(|k| in_camera(camera, corners[k]));
+        let (to_b, to_c) = (sub(b, a), sub(c, a));
         let p = cross(ray, to_c);
         let determinant = dot(to_b, p);
-        let from_a = minus([0.0; 3], a);
+        let from_a = sub([0.0; 3], a);
         let u = dot(from_a, p) / determinant;
         let q = cross(from_a, to_b);
         let v = dot(ray, q) / determinant;

@@ -13,7 +13,7 @@ use super::outline::{Cover, Outline};
 use super::pose::{Step, into_world, jacobian, moved};
 use super::silhouette::SilhouetteBand;
 use super::solve::{Square, determined, solve};
-use crate::bake::scene::{Frame, project};
+use crate::bake::scene::{Frame, in_camera, project};
 
 /// The surface whose silhouette the views show, in scene units: the mesh before simplification.
 #[derive(Clone, Copy, Debug)]
@@ -276,13 +276,7 @@ fn points(shape: ShownMesh<'_>, camera: &Camera) -> Vec<[f32; 3]> {
 fn metric(camera: &Camera, points: &[[f32; 3]]) -> Option<Square> {
     let mut sum = [[0.0; 6]; 6];
     for &point in points {
-        let at: [f64; 3] = std::array::from_fn(|row| {
-            let turned: f64 = (0..3)
-                .map(|k| camera.rotation[row][k] * f64::from(point[k]))
-                .sum();
-            turned + camera.translation[row]
-        });
-        for row in jacobian(camera, at) {
+        for row in jacobian(camera, in_camera(camera, point)) {
             for k in 0..6 {
                 for l in (k / 3 * 3..).take(3) {
                     sum[k][l] += row[k] * row[l] / points.len() as f64;
@@ -310,4 +304,4 @@ fn shift(one: &Camera, other: &Camera, points: &[[f32; 3]]) -> f64 {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

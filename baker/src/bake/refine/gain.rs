@@ -21,6 +21,7 @@ use crate::bake::colour::decode;
 use crate::bake::pixel_mask::hash;
 use crate::bake::raster::{NOTHING, footing, nearest};
 use crate::bake::scene::project;
+use crate::bake::vec3::{cross, dot, sub};
 use crate::progress::unit;
 
 /// Most and least cells along the edge of a square that stands for the surface; the surface has about two thirds of the
@@ -99,18 +100,12 @@ impl LightGrid {
 /// Normal of a triangle, of twice the triangle's area in scene units.
 fn normal(shape: ShownMesh<'_>, triangle: [u32; 3]) -> [f64; 3] {
     let [a, b, c] = triangle.map(|corner| shape.positions[corner as usize].map(f64::from));
-    let minus = |a: [f64; 3], b: [f64; 3]| [a[0] - b[0], a[1] - b[1], a[2] - b[2]];
-    let (u, v) = (minus(b, a), minus(c, a));
-    [
-        u[1] * v[2] - u[2] * v[1],
-        u[2] * v[0] - u[0] * v[2],
-        u[0] * v[1] - u[1] * v[0],
-    ]
+    cross(sub(b, a), sub(c, a))
 }
 
 fn area(shape: ShownMesh<'_>, triangle: [u32; 3]) -> f64 {
-    let [x, y, z] = normal(shape, triangle);
-    0.5 * (x * x + y * y + z * z).sqrt()
+    let normal = normal(shape, triangle);
+    0.5 * dot(normal, normal).sqrt()
 }
 
 /// The cell of a place on the surface with this normal.
@@ -215,8 +210,7 @@ fn light(view: &View, column: u32, row: u32, log: &[f32; 256]) -> Option<f32> {
 
 /// Whether a plane through `at` with this normal is seen from `eye` at no grazing angle.
 fn faces(at: [f64; 3], normal: [f64; 3], eye: [f64; 3]) -> bool {
-    let dot = |a: [f64; 3], b: [f64; 3]| a[0] * b[0] + a[1] * b[1] + a[2] * b[2];
-    let ray = std::array::from_fn(|axis| eye[axis] - at[axis]);
+    let ray = sub(eye, at);
     dot(normal, ray).powi(2) >= LEAST_COSINE.powi(2) * dot(normal, normal) * dot(ray, ray)
 }
 

@@ -6,6 +6,7 @@
 use proto::table::Camera;
 
 use crate::bake::scene::Frame;
+use crate::bake::vec3::dot;
 
 /// Rotation (radians about the camera's x, y, z) and translation (scene units along them).
 pub(super) type Step = [f64; 6];
@@ -50,9 +51,7 @@ pub(super) fn into_world(frame: &Frame, seen: &Camera, camera: &Camera) -> Camer
     let mut world = *camera;
     world.rotation = seen.rotation;
     for row in 0..3 {
-        let rotated: f64 = (0..3)
-            .map(|k| seen.rotation[row][k] * frame.centre[k])
-            .sum();
+        let rotated = dot(seen.rotation[row], frame.centre);
         world.translation[row] = frame.radius * seen.translation[row] - rotated;
     }
     world
@@ -81,9 +80,9 @@ fn rotation(turn: [f64; 3]) -> [[f64; 3]; 3] {
 fn orthonormal(rotation: &mut [[f64; 3]; 3]) {
     for row in 0..3 {
         for before in 0..row {
-            let dot: f64 = (0..3).map(|k| rotation[row][k] * rotation[before][k]).sum();
+            let along = dot(rotation[row], rotation[before]);
             for k in 0..3 {
-                rotation[row][k] -= dot * rotation[before][k];
+                rotation[row][k] -= along * rotation[before][k];
             }
         }
         let length = rotation[row].iter().map(|x| x * x).sum::<f64>().sqrt();
@@ -95,21 +94,11 @@ fn orthonormal(rotation: &mut [[f64; 3]; 3]) {
 mod tests {
     use super::*;
     use crate::bake::fixture::{Random, camera, cube};
-    use crate::bake::scene::Scene;
-    use crate::bake::scene::project;
+    use crate::bake::scene::{Scene, in_camera, project};
 
     fn pixel(camera: &Camera, point: [f32; 3]) -> [f64; 2] {
         let h = project(camera, point);
         [h[0] / h[2], h[1] / h[2]]
-    }
-
-    fn in_frame(camera: &Camera, point: [f32; 3]) -> [f64; 3] {
-        std::array::from_fn(|row| {
-            let turned: f64 = (0..3)
-                .map(|k| camera.rotation[row][k] * f64::from(point[k]))
-                .sum();
-            turned + camera.translation[row]
-        })
     }
 
     #[test]
@@ -119,7 +108,7 @@ mod tests {
         camera.focal[1] = 590.0;
         for _ in 0..50 {
             let point: [f32; 3] = std::array::from_fn(|_| random.within(-1.0, 1.0) as f32);
-            let jacobian = jacobian(&camera, in_frame(&camera, point));
+            let jacobian = jacobian(&camera, in_camera(&camera, point));
             for direction in 0..6 {
                 let h = 1e-5;
                 let mut step = [0.0; 6];
@@ -152,10 +141,7 @@ mod tests {
         let scene = Scene::new(&mesh, 16);
         let mut world = camera([0.5, 0.2, -5.0], 700.0, [640, 480], [3.0, -5.0]);
         for row in 0..3 {
-            let centre: f64 = (0..3)
-                .map(|k| world.rotation[row][k] * scene.frame.centre[k])
-                .sum();
-            world.translation[row] -= centre;
+            world.translation[row] -= dot(world.rotation[row], scene.frame.centre);
         }
         let seen = moved(
             &scene.camera(&world),
@@ -176,9 +162,7 @@ mod tests {
         }
         for row in 0..3 {
             for other in 0..3 {
-                let dot: f64 = (0..3)
-                    .map(|k| camera.rotation[row][k] * camera.rotation[other][k])
-                    .sum();
+                let dot = dot(camera.rotation[row], camera.rotation[other]);
                 let wanted = if row == other { 1.0 } else { 0.0 };
                 assert!((dot - wanted).abs() < 1e-14, "{dot}");
             }

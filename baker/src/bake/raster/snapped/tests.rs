@@ -1,7 +1,7 @@
 //! Snapped triangles against the exact rasteriser, and against properties of all pictures.
 
 use super::*;
-use crate::bake::fixture::{Random, around, camera, sphere};
+use crate::bake::fixture::{IDENTITY, Random, around, camera, sphere};
 use crate::bake::raster::{NOTHING, Projected, nearest, raster};
 
 /// Triangle and 1 / depth of each sample, by `raster`.
@@ -78,13 +78,6 @@ fn nested() -> (Vec<[f32; 3]>, Vec<[u32; 3]>) {
     triangles.push(corners);
     (positions, triangles)
 }
-
-const IDENTITY: Camera = Camera {
-    rotation: [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
-    translation: [0.0; 3],
-    focal: [1.0; 2],
-    centre: [0.0; 2],
-};
 
 #[test]
 fn triangles_of_all_sizes_leave_no_sample_between_them() {

@@ -1,6 +1,7 @@
 use super::*;
-use crate::bake::fixture::{Random, around, camera, cube, noise, sphere, view};
+use crate::bake::fixture::{IDENTITY, Random, around, camera, cube, noise, sphere, view};
 use crate::bake::scene::Scene;
+use crate::bake::vec3::dot;
 use proto::table::Mesh;
 
 const SIZE: [u32; 2] = [300, 260];
@@ -17,7 +18,7 @@ fn potato() -> Mesh {
     mesh
 }
 
-fn shape(scene: &Scene) -> ShownMesh<'_> {
+pub(in crate::bake::refine) fn shape(scene: &Scene) -> ShownMesh<'_> {
     ShownMesh {
         frame: scene.frame,
         positions: &scene.positions,
@@ -38,25 +39,14 @@ fn pair(mesh: &Mesh, k: u32, amount: f64) -> (View, Camera) {
         *number = random.within(-1.0, 1.0) * if axis < 3 { turn } else { shift };
     }
     // About the camera's own position, like the noise of a tracker.
-    let mut off = moved(
-        &Camera {
-            translation: [0.0; 3],
-            ..truth
-        },
-        &[step[0], step[1], step[2], 0.0, 0.0, 0.0],
-    );
-    let turned = moved(
-        &Camera {
-            rotation: [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
-            ..truth
-        },
-        &[step[0], step[1], step[2], 0.0, 0.0, 0.0],
-    );
+    let turn = [step[0], step[1], step[2], 0.0, 0.0, 0.0];
+    let still = Camera {
+        translation: [0.0; 3],
+        ..truth
+    };
+    let (mut off, turned) = (moved(&still, &turn), moved(&IDENTITY, &turn));
     for row in 0..3 {
-        off.translation[row] = (0..3)
-            .map(|k| turned.rotation[row][k] * truth.translation[k])
-            .sum::<f64>()
-            + step[3 + row];
+        off.translation[row] = dot(turned.rotation[row], truth.translation) + step[3 + row];
     }
     (
         View {

@@ -1,5 +1,6 @@
 use super::*;
 use crate::bake::fixture::{Random, around, camera, paint, sphere, view, waves};
+use crate::bake::refine::camera::tests::shape;
 use crate::bake::refine::exposure::divide;
 use crate::bake::scene::Scene;
 
@@ -26,14 +27,6 @@ fn said(gains: &[f64], cells: u32, noise: f64, wrong: f64) -> Vec<Vec<Sample>> {
             of_view
         })
         .collect()
-}
-
-fn shape(scene: &Scene) -> ShownMesh<'_> {
-    ShownMesh {
-        frame: scene.frame,
-        positions: &scene.positions,
-        triangles: &scene.triangles,
-    }
 }
 
 fn said_of(scene: &Scene, views: &[View], grid: LightGrid) -> Vec<Vec<Sample>> {
