@@ -158,15 +158,21 @@ fn root(parent: &mut [u32], mut of: u32) -> u32 {
     of
 }
 
-const NO_CHART: u32 = u32::MAX;
+/// Chart of the gutter.
+pub(super) const NO_CHART: u32 = u32::MAX;
+
+/// Chart of a triangle, given those of the vertices; [`NO_CHART`] for [`NOTHING`].
+pub(super) fn chart_of(scene: &Scene, charts: &[u32], triangle: u32) -> u32 {
+    match triangle {
+        NOTHING => NO_CHART,
+        triangle => charts[scene.triangles[triangle as usize][0] as usize],
+    }
+}
 
 fn links(scene: &Scene, triangles: &[u32], charts: &[u32]) -> Vec<u8> {
     let size = scene.size as usize;
     let covered: Vec<u32> = ticking(triangles.par_iter())
-        .map(|&triangle| match triangle {
-            NOTHING => NO_CHART,
-            triangle => charts[scene.triangles[triangle as usize][0] as usize],
-        })
+        .map(|&triangle| chart_of(scene, charts, triangle))
         .collect();
     let chart_of: Vec<u32> = ticking((0..size * size).into_par_iter())
         .map(|texel| with_ring(&covered, size, texel))

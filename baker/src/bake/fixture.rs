@@ -13,6 +13,7 @@ use crate::render::render;
 use super::atlas::{Atlas, barycentrics};
 use super::backend::Ties;
 use super::gutter::gutter;
+use super::links::{LINK_DOWN, LINK_RIGHT};
 use super::raster::NOTHING;
 use super::scene::Scene;
 use super::vec3::{cross, times};
@@ -294,6 +295,15 @@ pub(super) fn around(k: u32, count: u32, distance: f64) -> [f64; 3] {
     let turn = f64::from(k) * 2.399_963_229_728_653;
     let ring = (1.0 - y * y).sqrt();
     [ring * turn.cos(), y, ring * turn.sin()].map(|x| x * distance)
+}
+
+/// Links between all neighbours of a square of texels.
+pub(super) fn all_links(edge: usize) -> Vec<u8> {
+    let link = |there: bool, link: u8| if there { link } else { 0 };
+    let of = |texel: usize| {
+        link(texel % edge + 1 < edge, LINK_RIGHT) | link(texel / edge + 1 < edge, LINK_DOWN)
+    };
+    (0..edge * edge).map(of).collect()
 }
 
 /// Links and seam constraints of an atlas.

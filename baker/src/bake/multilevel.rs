@@ -216,7 +216,7 @@ fn boxes([width, height]: [usize; 2], of: impl Fn(usize) -> Numbers + Sync) -> S
 
 /// Of the two cells along an axis between which a place is interpolated, the one that it does not lie in; at the border
 /// its own.
-fn beside(place: usize, cells: usize) -> usize {
+pub(super) fn beside(place: usize, cells: usize) -> usize {
     if place.is_multiple_of(2) {
         (place / 2).saturating_sub(1)
     } else {

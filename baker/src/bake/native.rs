@@ -16,8 +16,8 @@ use super::backend::{
     ViewResiduals, alpha_weight, bin_of, robust_weight,
 };
 use super::colour::{observed, to_display};
-use super::normal::{CHUNKS_A_TICK, Normal, conjugate_gradients};
-use super::row_cache::{RowBudget, RowCache, WeighedRows};
+use super::normal::{CHUNKS_A_TICK, Normal, Problem, conjugate_gradients};
+use super::row_cache::{RowBudget, RowCache};
 use super::rows::Rows;
 use super::scene::Scene;
 use super::window::Window;
@@ -49,8 +49,6 @@ pub fn texture_bytes(texels: usize) -> u64 {
 pub struct Native {
     blend: Blend,
     cache: RowCache,
-    /// Weight of each row of each view.
-    weights: Vec<Vec<f32>>,
     texels: Vec<[f32; 4]>,
     ties: Ties,
     normal: Normal,
@@ -77,7 +75,6 @@ impl Native {
         let lanes = lanes(texels);
         Self {
             blend,
-            weights: Vec::new(),
             texels: vec![[0.0; 4]; texels],
             ties,
             normal: Normal::new(texels, scene.size as usize, lanes),
@@ -191,24 +188,18 @@ impl Backend for Native {
     }
 
     fn add_view(&mut self, view: &View) -> Result<(), BackendError> {
-        let rows = self.cache.add(view);
-        self.weights.push(vec![1.0; rows]);
+        self.cache.add(view);
         Ok(())
     }
 
     fn forget(&mut self) -> Result<(), BackendError> {
         self.cache.forget();
-        self.weights.clear();
         Ok(())
     }
 
     fn average(&mut self) -> Result<(), BackendError> {
         let table = observed(self.blend);
-        let rows = WeighedRows {
-            cache: &self.cache,
-            weights: &self.weights,
-        };
-        let sums = self.normal.scatter(rows, |chunk, row| {
+        let sums = self.normal.scatter(&self.cache, |chunk, row| {
             let colour = chunk.rows.colours[row];
             [
                 table[colour[0] as usize].value,
@@ -273,11 +264,12 @@ impl Backend for Native {
     }
 
     fn reweight(&mut self, beliefs: &[Belief], strength: Strength) -> Result<(), BackendError> {
+        let mut weights = std::mem::take(&mut self.cache.weights);
         let (texels, blend, cache) = (&self.texels, self.blend, &self.cache);
-        let subset = self.narrowed.then(|| cache.window());
+        let subset = self.subset();
         for group in cache.groups() {
             let views = group.views.clone();
-            self.weights[views.clone()]
+            weights[views.clone()]
                 .par_iter_mut()
                 .zip(&beliefs[views.clone()])
                 .zip(&group.rows)
@@ -311,12 +303,13 @@ impl Backend for Native {
                     }
                 });
         }
-        let rows = WeighedRows {
-            cache,
-            weights: &self.weights,
+        self.cache.weights = weights;
+        let problem = Problem {
+            rows: &self.cache,
+            ties: &self.ties,
+            blend,
         };
-        self.normal
-            .weigh(rows, blend, &self.ties, strength, &self.texels);
+        self.normal.weigh(problem, strength, &self.texels);
         Ok(())
     }
 
@@ -327,28 +320,18 @@ impl Backend for Native {
     }
 
     fn solve(&mut self, iterations: u32) -> Result<(), BackendError> {
-        let rows = WeighedRows {
-            cache: &self.cache,
-            weights: &self.weights,
+        let problem = Problem {
+            rows: &self.cache,
+            ties: &self.ties,
+            blend: self.blend,
         };
-        conjugate_gradients(
-            &mut self.normal,
-            rows,
-            observed(self.blend),
-            &self.ties,
-            &mut self.texels,
-            iterations,
-        );
+        conjugate_gradients(&mut self.normal, problem, &mut self.texels, iterations);
         Ok(())
     }
 
     fn deviations(&mut self) -> Result<Vec<f32>, BackendError> {
-        let rows = WeighedRows {
-            cache: &self.cache,
-            weights: &self.weights,
-        };
         let (texels, blend) = (&self.texels, self.blend);
-        let sums = self.normal.scatter(rows, |chunk, row| {
+        let sums = self.normal.scatter(&self.cache, |chunk, row| {
             let colour = chunk.rows.colours[row];
             let weight = alpha_weight(colour[3]);
             let off = deviation(chunk.rows.predict(row, texels), colour, blend);
@@ -369,7 +352,7 @@ impl Backend for Native {
         // Freed first: two at once would need twice the memory.
         self.cache = RowCache::new(scene.clone(), taps, RowBudget::new(0));
         self.normal = Normal::new(0, 0, 0);
-        (self.weights, self.texels) = (Vec::new(), Vec::new());
+        self.texels = Vec::new();
         *self = Self::with_budget(scene.clone(), ties.clone(), taps, blend, budget);
         Ok(())
     }

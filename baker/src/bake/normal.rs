@@ -7,16 +7,25 @@ use proto::job::Blend;
 use rayon::prelude::*;
 
 use super::backend::{Strength, Ties};
-use super::colour::{Observed, observed, slope_squared};
+use super::colour::{observed, slope_squared};
 use super::links::neighbours;
 use super::multilevel::{Hold, Multilevel, Sums, share};
-use super::row_cache::{Chunk, WeighedRows};
+use super::row_cache::{Chunk, RowCache};
 use super::rows::Rows;
 use crate::progress::{Ticker, ticking, unit};
 
 /// A lane reports its progress after so many chunks, each of a few pixel rows: one system call for each would be too
 /// many.
 pub(super) const CHUNKS_A_TICK: usize = 16;
+
+/// The weighed rows of all views, links and seam constraints.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Problem<'a> {
+    pub(super) rows: &'a RowCache,
+    pub(super) ties: &'a Ties,
+    /// What the rows' bytes stand for.
+    pub(super) blend: Blend,
+}
 
 /// Scratch memory and diagonal of the normal matrix.
 #[derive(Debug)]
@@ -52,15 +61,15 @@ impl Normal {
     /// `Σ_p a · value(p)` for each texel, with a² for a if `square`; a row without a value adds nothing.
     fn sum(
         &mut self,
-        rows: WeighedRows<'_>,
+        rows: &RowCache,
         square: bool,
         value: impl Fn(Chunk<'_>, usize) -> Option<[f32; 4]> + Sync,
     ) -> Sums {
         let count = self.lanes.len();
         ticking(self.lanes.par_iter_mut()).for_each(|sums| sums.fill([0.0; 4]));
         let mut before = 0;
-        for group in rows.cache.groups() {
-            let chunks = group.chunks(rows.weights);
+        for group in rows.groups() {
+            let chunks = group.chunks(&rows.weights);
             ticking(self.lanes.par_iter_mut())
                 .enumerate()
                 .for_each(|(lane, sums)| {
@@ -112,7 +121,7 @@ impl Normal {
     /// `Aᵀ value`.
     pub(super) fn scatter(
         &mut self,
-        rows: WeighedRows<'_>,
+        rows: &RowCache,
         value: impl Fn(Chunk<'_>, usize) -> [f32; 4] + Sync,
     ) -> Sums {
         self.sum(rows, false, |chunk, row| Some(value(chunk, row)))
@@ -121,14 +130,8 @@ impl Normal {
     /// Takes new row weights: computes the diagonal, and the weights of links and seam constraints relative to it. λ
     /// and σ carry the squared slope of the sRGB encoding at the texel's present colour, since the error is judged
     /// where it is seen.
-    pub(super) fn weigh(
-        &mut self,
-        rows: WeighedRows<'_>,
-        blend: Blend,
-        ties: &Ties,
-        strength: Strength,
-        texels: &[[f32; 4]],
-    ) {
+    pub(super) fn weigh(&mut self, problem: Problem<'_>, strength: Strength, texels: &[[f32; 4]]) {
+        let Problem { rows, ties, blend } = problem;
         let table = observed(blend);
         let mut diagonal = self.sum(rows, true, |chunk, row| {
             let [r, g, b] = chunk.channel_weights(row, table);
@@ -256,15 +259,16 @@ impl Normal {
         }
     }
 
-    /// `AᵀW (A x − b)`, plus links and seam constraints times `x`. `b` gives the colour that a byte stands for.
+    /// `AᵀW (A x − b)`, plus links and seam constraints times `x`. `b` gives the colour that a byte stands for; where it is
+    /// 0, this is the normal matrix times `x`.
     fn gradient(
         &mut self,
-        rows: WeighedRows<'_>,
-        table: &[Observed; 256],
-        ties: &Ties,
+        problem: Problem<'_>,
         x: &[[f32; 4]],
         b: impl Fn(u8) -> f32 + Sync,
     ) -> Sums {
+        let Problem { rows, ties, blend } = problem;
+        let table = observed(blend);
         let mut out = self.sum(rows, false, |chunk, row| {
             if !counts(chunk, row) {
                 return None;
@@ -280,26 +284,10 @@ impl Normal {
         out
     }
 
-    /// The normal matrix times `x`.
-    fn apply(
-        &mut self,
-        rows: WeighedRows<'_>,
-        table: &[Observed; 256],
-        ties: &Ties,
-        x: &[[f32; 4]],
-    ) -> Sums {
-        self.gradient(rows, table, ties, x, |_| 0.0)
-    }
-
     /// Right-hand side minus normal matrix times `x`.
-    fn defect(
-        &mut self,
-        rows: WeighedRows<'_>,
-        table: &[Observed; 256],
-        ties: &Ties,
-        x: &[[f32; 4]],
-    ) -> Sums {
-        let mut out = self.gradient(rows, table, ties, x, |byte| table[byte as usize].value);
+    fn defect(&mut self, problem: Problem<'_>, x: &[[f32; 4]]) -> Sums {
+        let table = observed(problem.blend);
+        let mut out = self.gradient(problem, x, |byte| table[byte as usize].value);
         ticking(out.par_iter_mut()).for_each(|sum| *sum = sum.map(|value| -value));
         out
     }
@@ -334,8 +322,20 @@ fn dot(a: &[[f32; 4]], b: &[[f32; 4]]) -> [f64; 3] {
             sum
         })
         .collect();
-    blocks.iter().fold([0.0; 3], |sum, block| {
-        std::array::from_fn(|channel| sum[channel] + block[channel])
+    total(&blocks)
+}
+
+/// Sum of these by channel, in their order.
+pub(super) fn total(sums: &[[f64; 3]]) -> [f64; 3] {
+    let add = |sum: [f64; 3], more: &[f64; 3]| std::array::from_fn(|c| sum[c] + more[c]);
+    sums.iter().fold([0.0; 3], add)
+}
+
+/// `one / other` by channel; 0 where the latter is not above 0.
+pub(super) fn ratio(one: [f64; 3], other: [f64; 3]) -> [f32; 3] {
+    std::array::from_fn(|c| match other[c] > 0.0 {
+        true => (one[c] / other[c]) as f32,
+        false => 0.0,
     })
 }
 
@@ -344,27 +344,19 @@ fn dot(a: &[[f32; 4]], b: &[[f32; 4]]) -> [f64; 3] {
 /// its own coefficients.
 pub(super) fn conjugate_gradients(
     normal: &mut Normal,
-    rows: WeighedRows<'_>,
-    table: &[Observed; 256],
-    ties: &Ties,
+    problem: Problem<'_>,
     x: &mut [[f32; 4]],
     iterations: u32,
 ) {
-    let mut r = normal.defect(rows, table, ties, x);
+    let mut r = normal.defect(problem, x);
     let mut z = normal.multilevel.precondition(&r, &normal.diagonal);
     let mut p = z.clone();
     let mut rz = dot(&r, &z);
     for _ in 0..iterations {
-        let q = normal.apply(rows, table, ties, &p);
+        let q = normal.gradient(problem, &p, |_| 0.0);
         let pq = dot(&p, &q);
         unit();
-        let alpha: [f32; 3] = std::array::from_fn(|c| {
-            if pq[c] > 0.0 {
-                (rz[c] / pq[c]) as f32
-            } else {
-                0.0
-            }
-        });
+        let alpha = ratio(rz, pq);
         ticking(x.par_iter_mut()).zip(&p).for_each(|(x, p)| {
             for c in 0..3 {
                 x[c] += alpha[c] * p[c];
@@ -378,13 +370,7 @@ pub(super) fn conjugate_gradients(
         z = normal.multilevel.precondition(&r, &normal.diagonal);
         let next = dot(&r, &z);
         unit();
-        let beta: [f32; 3] = std::array::from_fn(|c| {
-            if rz[c] > 0.0 {
-                (next[c] / rz[c]) as f32
-            } else {
-                0.0
-            }
-        });
+        let beta = ratio(next, rz);
         rz = next;
         ticking(p.par_iter_mut()).zip(&z).for_each(|(p, z)| {
             for c in 0..3 {

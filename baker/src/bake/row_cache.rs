@@ -103,6 +103,8 @@ pub(super) struct RowCache {
     taps: u32,
     budget: RowBudget,
     views: Vec<CachedView>,
+    /// Weight of each row of each view.
+    pub(super) weights: Vec<Vec<f32>>,
 }
 
 /// The rows of some consecutive views.
@@ -129,14 +131,6 @@ impl Chunk<'_> {
     }
 }
 
-/// The rows of all views and their weights.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct WeighedRows<'a> {
-    pub(super) cache: &'a RowCache,
-    /// By view, in the order of its rows.
-    pub(super) weights: &'a [Vec<f32>],
-}
-
 impl RowCache {
     pub(super) fn new(scene: Scene, taps: u32, budget: RowBudget) -> Self {
         Self {
@@ -144,6 +138,7 @@ impl RowCache {
             taps,
             budget,
             views: Vec::new(),
+            weights: Vec::new(),
         }
     }
 
@@ -165,10 +160,11 @@ impl RowCache {
     pub(super) fn forget(&mut self) {
         self.budget = self.budget();
         self.views.clear();
+        self.weights.clear();
     }
 
-    /// Takes a view in; returns its number of rows.
-    pub(super) fn add(&mut self, view: &View) -> usize {
+    /// Takes a view in; its rows weigh 1.
+    pub(super) fn add(&mut self, view: &View) {
         let band = (view.width * BAND * self.taps * self.taps) as usize;
         expect(
             "the rows of a view",
@@ -191,7 +187,7 @@ impl RowCache {
             rows,
             source,
         });
-        rows
+        self.weights.push(vec![1.0; rows]);
     }
 
     /// Counts of stored and other rows.
@@ -278,9 +274,10 @@ impl ViewGroup<'_> {
 
 #[cfg(test)]
 impl RowCache {
-    /// Views of one pixel row each that consist of these chunks.
-    pub(super) fn of_rows(views: Vec<Vec<Rows>>) -> Self {
+    /// Views of one pixel row each that consist of these chunks, and the weights of their rows.
+    pub(super) fn of_rows(views: Vec<Vec<Rows>>, weights: Vec<Vec<f32>>) -> Self {
         let mut cache = Self::new(Scene::default(), 1, RowBudget::new(usize::MAX));
+        cache.weights = weights;
         cache.views = views
             .into_iter()
             .map(|chunks| CachedView {

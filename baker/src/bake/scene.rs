@@ -131,6 +131,17 @@ impl Scene {
     }
 }
 
+/// The camera whose pixel centres are those of every `stride`-th column and row of `camera`, from `stride / 2` on.
+pub(super) fn every(camera: &Camera, stride: u32) -> Camera {
+    let off = f64::from(stride / 2) + 0.5 - f64::from(stride) / 2.0;
+    let mut sparse = *camera;
+    for axis in 0..2 {
+        sparse.focal[axis] /= f64::from(stride);
+        sparse.centre[axis] = (camera.centre[axis] - off) / f64::from(stride);
+    }
+    sparse
+}
+
 /// A point in the camera's frame.
 pub(super) fn in_camera(camera: &Camera, point: [f32; 3]) -> Vec3 {
     let turned = times(&camera.rotation, point.map(f64::from));

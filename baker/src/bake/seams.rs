@@ -33,14 +33,13 @@ mod unfold;
 use proto::job::Blend;
 use rayon::prelude::*;
 
-use super::atlas::{Atlas, charts, pairs};
+use super::atlas::{Atlas, NO_CHART, chart_of, charts, pairs};
 use super::colour::{Space, decode, encode};
 use super::pull_push::pull_push;
-use super::raster::NOTHING;
 use super::scene::Scene;
 use crate::progress::{ticked, ticking, unit};
 use crate::step_times::timed;
-use side::{NO_CHART, SHORTEST, SeamSide};
+use side::{SHORTEST, SeamSide};
 use solve::Agreement;
 
 /// Nearer than this in texels, two sides of an edge are one place of the texture.
@@ -170,10 +169,7 @@ fn seams(scene: &Scene, atlas: &Atlas) -> (Vec<[SeamSide; 2]>, Vec<u32>) {
         .map(|pair| pair.each_ref().map(side))
         .filter(apart)
         .collect();
-    let of_texel = |&triangle: &u32| match triangle {
-        NOTHING => NO_CHART,
-        triangle => charts[scene.triangles[triangle as usize][0] as usize],
-    };
+    let of_texel = |&triangle: &u32| chart_of(scene, &charts, triangle);
     let of_texels = ticking(atlas.triangles.par_iter()).map(of_texel).collect();
     (seams, of_texels)
 }

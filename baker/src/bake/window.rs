@@ -341,6 +341,7 @@ impl Window {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bake::fixture::all_links;
 
     const SIZE: u32 = 22;
 
@@ -405,9 +406,7 @@ mod tests {
     #[test]
     fn links_end_where_squares_are_no_neighbours() {
         let window = window();
-        let within = |at: u32, link: u8| if at + 1 < SIZE { link } else { 0 };
-        let link = |texel: u32| within(texel % SIZE, LINK_RIGHT) | within(texel / SIZE, LINK_DOWN);
-        let all: Vec<u8> = (0..SIZE * SIZE).map(link).collect();
+        let all = all_links(SIZE as usize);
         let own = window.links(&all);
         for texel in 0..SIZE * SIZE {
             let (at, itself) = window.texel(texel);

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use proto::table::{Camera, View};
 use rayon::prelude::*;
 
-use crate::bake::atlas::{Atlas, charts};
+use crate::bake::atlas::{Atlas, chart_of, charts};
 use crate::bake::footprint::{MIN_ALPHA, texel_coords};
 use crate::bake::raster::{NOTHING, Projected, raster};
-use crate::bake::scene::Scene;
+use crate::bake::scene::{Scene, every};
 use crate::pace;
 use crate::progress::{each, expect, unit};
 
@@ -119,18 +119,6 @@ impl SampleGrid {
         let [width, _] = self.size;
         [sample % width, sample / width].map(|at| at * self.stride + self.stride / 2)
     }
-
-    /// The camera whose pixel centres are the samples of `camera`.
-    fn camera(self, camera: &Camera) -> Camera {
-        let stride = f64::from(self.stride);
-        let off = f64::from(self.stride / 2) + 0.5 - stride / 2.0;
-        let mut camera = *camera;
-        for axis in 0..2 {
-            camera.focal[axis] /= stride;
-            camera.centre[axis] = (camera.centre[axis] - off) / stride;
-        }
-        camera
-    }
 }
 
 impl<'a> Cells<'a> {
@@ -187,7 +175,7 @@ impl<'a> Cells<'a> {
         let head = mask.head();
         let grid = SampleGrid::new(head.size, stride);
         let [width, height] = grid.size;
-        let camera = grid.camera(&self.scene.camera(&head.camera));
+        let camera = every(&self.scene.camera(&head.camera), stride);
         let projected = Projected::of_scene(self.scene, &camera, width, height);
         let samples = (width * height) as usize;
         let (mut cells, mut levels) = (vec![NOTHING; samples], vec![0; samples]);
@@ -267,8 +255,4 @@ fn line_of_squares(scene: &Scene, atlas: &Atlas, charts: &[u32], line: u32) -> V
         }
     }
     squares
-}
-
-fn chart_of(scene: &Scene, charts: &[u32], triangle: u32) -> u32 {
-    charts[scene.triangles[triangle as usize][0] as usize]
 }

@@ -4,11 +4,9 @@ use proto::job::Blend;
 
 use super::*;
 use crate::bake::backend::{Strength, Ties};
-use crate::bake::colour::observed;
-use crate::bake::fixture::Random;
-use crate::bake::links::{LINK_DOWN, LINK_RIGHT};
-use crate::bake::normal::{Normal, conjugate_gradients};
-use crate::bake::row_cache::{RowCache, WeighedRows};
+use crate::bake::fixture::{Random, all_links};
+use crate::bake::normal::{Normal, Problem, conjugate_gradients};
+use crate::bake::row_cache::RowCache;
 use crate::bake::rows::{Entry, Rows};
 
 fn random(count: usize, random: &mut Random) -> Sums {
@@ -86,27 +84,14 @@ fn ramp(iterations: u32, levels: bool) -> Vec<f32> {
         rows.push(&[entry], [colour, colour, colour, 255], rows.len() as u32);
     }
     let weights = vec![vec![1.0; rows.len()]];
-    let cache = RowCache::of_rows(vec![vec![rows]]);
-    let rows = WeighedRows {
-        cache: &cache,
-        weights: &weights,
-    };
-    let links = (0..EDGE * EDGE).map(|texel| {
-        let right = if column(texel) + 1 < EDGE {
-            LINK_RIGHT
-        } else {
-            0
-        };
-        right
-            | if texel / EDGE + 1 < EDGE {
-                LINK_DOWN
-            } else {
-                0
-            }
-    });
     let ties = Ties {
-        links: links.collect(),
+        links: all_links(EDGE),
         seams: Rows::of_view(0),
+    };
+    let problem = Problem {
+        rows: &RowCache::of_rows(vec![vec![rows]], weights),
+        ties: &ties,
+        blend: Blend::Srgb,
     };
     let strength = Strength {
         smoothness: 0.01,
@@ -114,14 +99,13 @@ fn ramp(iterations: u32, levels: bool) -> Vec<f32> {
     };
     let mut texels = vec![[0.5; 4]; EDGE * EDGE];
     let mut normal = Normal::new(EDGE * EDGE, EDGE, 1);
-    normal.weigh(rows, Blend::Srgb, &ties, strength, &texels);
+    normal.weigh(problem, strength, &texels);
     if !levels {
         normal.multilevel = Multilevel::default();
         normal.multilevel.across = EDGE;
         normal.multilevel.shares = vec![[0.0; 4]; EDGE * EDGE];
     }
-    let table = observed(Blend::Srgb);
-    conjugate_gradients(&mut normal, rows, table, &ties, &mut texels, iterations);
+    conjugate_gradients(&mut normal, problem, &mut texels, iterations);
     texels.iter().map(|texel| texel[0]).collect()
 }
 

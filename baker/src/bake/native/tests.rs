@@ -38,7 +38,7 @@ fn native(views: &[View], budget: usize) -> Native {
 fn work(mut native: Native) -> (Vec<[f32; 4]>, Vec<ViewResiduals>) {
     native.average().expect("the processor does not fail");
     for scale in [0.2, 0.05] {
-        let trust = vec![Belief::from(scale); native.weights.len()];
+        let trust = vec![Belief::from(scale); native.cache.weights.len()];
         native.reweight(&trust, STRENGTH).expect("likewise");
         native.solve(4).expect("likewise");
     }
@@ -212,8 +212,8 @@ fn pixels_that_show_little_are_no_bad_company() {
         .expect("the processor does not fail");
     let chunks = footprints(&Scene::new(&cube(), SIZE), &views[0], 2);
     let colours = chunks.iter().flat_map(|rows| &rows.colours);
-    assert!(native.weights[0].len() > 100);
-    for (&weight, colour) in native.weights[0].iter().zip(colours) {
+    assert!(native.cache.weights[0].len() > 100);
+    for (&weight, colour) in native.cache.weights[0].iter().zip(colours) {
         assert_eq!(weight, alpha_weight(colour[3]), "alpha {}", colour[3]);
     }
 }

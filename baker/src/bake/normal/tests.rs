@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::bake::backend::Strength;
-use crate::bake::fixture::Random;
+use crate::bake::fixture::{Random, all_links};
 use crate::bake::links::{LINK_DOWN, LINK_RIGHT};
 use crate::bake::row_cache::RowCache;
 use crate::bake::rows::Entry;
@@ -18,7 +18,6 @@ const STRENGTH: Strength = Strength {
 /// A random small job: what [`Normal`] is given.
 struct Job {
     cache: RowCache,
-    weights: Vec<Vec<f32>>,
     ties: Ties,
     texels: Sums,
     blend: Blend,
@@ -93,29 +92,29 @@ impl Job {
             both
         });
         Self {
-            cache: RowCache::of_rows(views),
-            weights,
+            cache: RowCache::of_rows(views, weights),
             ties: Ties { links, seams },
             texels: random_texels(random),
             blend,
         }
     }
 
-    fn rows(&self) -> WeighedRows<'_> {
-        WeighedRows {
-            cache: &self.cache,
-            weights: &self.weights,
+    fn problem(&self) -> Problem<'_> {
+        Problem {
+            rows: &self.cache,
+            ties: &self.ties,
+            blend: self.blend,
         }
     }
 
     fn normal(&self, lanes: usize) -> Normal {
         let mut normal = Normal::new(TEXELS, SIZE, lanes);
-        normal.weigh(self.rows(), self.blend, &self.ties, STRENGTH, &self.texels);
+        normal.weigh(self.problem(), STRENGTH, &self.texels);
         normal
     }
 
     fn apply(&self, normal: &mut Normal, x: &[[f32; 4]]) -> Sums {
-        normal.apply(self.rows(), observed(self.blend), &self.ties, x)
+        normal.gradient(self.problem(), x, |_| 0.0)
     }
 }
 
@@ -152,7 +151,7 @@ impl Terms {
         let mut terms = Vec::new();
         let mut observed = [0.0; TEXELS];
         for group in job.cache.groups() {
-            for chunk in group.chunks(&job.weights) {
+            for chunk in group.chunks(&job.cache.weights) {
                 for row in 0..chunk.rows.len() {
                     let target = space(f64::from(chunk.rows.colours[row][channel]) / 255.0);
                     let rho = f64::from(chunk.weights[row]);
@@ -279,7 +278,7 @@ fn products_are_those_of_the_dense_matrix() {
             // Sums of some ten terms in 32 bits.
             let difference = matrix_difference(&job, &mut normal);
             assert!(difference < 2e-6, "{difference}");
-            job.weights[1][4] *= 1.5;
+            job.cache.weights[1][4] *= 1.5;
             let difference = matrix_difference(&job, &mut normal);
             assert!(difference > 1e-5, "one weight of another job: {difference}");
         }
@@ -325,9 +324,7 @@ fn defect_is_half_the_falling_gradient_of_the_objective() {
     for (seed, blend) in [(7, Blend::Linear), (8, Blend::Srgb)] {
         let job = Job::new(seed, blend);
         let x = random_texels(&mut Random(9));
-        let defect = job
-            .normal(2)
-            .defect(job.rows(), observed(blend), &job.ties, &x);
+        let defect = job.normal(2).defect(job.problem(), &x);
         for channel in 0..3 {
             let terms = Terms::new(&job, channel);
             let at: Vec<f64> = x.iter().map(|texel| f64::from(texel[channel])).collect();
@@ -361,27 +358,12 @@ fn defect_is_half_the_falling_gradient_of_the_objective() {
 fn conjugate_gradients_reach_the_solution_and_leave_alpha() {
     let mut job = Job::new(10, Blend::Linear);
     // All links are set, so that every texel is cache and the solution is unique.
-    job.ties.links = (0..TEXELS)
-        .map(|texel| {
-            let right = if texel % SIZE + 1 < SIZE {
-                LINK_RIGHT
-            } else {
-                0
-            };
-            let down = if texel / SIZE + 1 < SIZE {
-                LINK_DOWN
-            } else {
-                0
-            };
-            right | down
-        })
-        .collect();
+    job.ties.links = all_links(SIZE);
     let mut normal = job.normal(2);
     let start = random_texels(&mut Random(11));
     let solved = |normal: &mut Normal, iterations| {
         let mut x = start.clone();
-        let table = observed(job.blend);
-        conjugate_gradients(normal, job.rows(), table, &job.ties, &mut x, iterations);
+        conjugate_gradients(normal, job.problem(), &mut x, iterations);
         x
     };
     let (few, many) = (solved(&mut normal, 3), solved(&mut normal, 120));
@@ -404,16 +386,15 @@ fn conjugate_gradients_reach_the_solution_and_leave_alpha() {
 
 #[test]
 fn without_rows_texels_stay() {
-    let cache = RowCache::of_rows(Vec::new());
-    let rows = WeighedRows {
-        cache: &cache,
-        weights: &[],
-    };
     let mut normal = Normal::new(TEXELS, SIZE, 2);
     let start = random_texels(&mut Random(12));
     let mut x = start.clone();
-    let ties = Ties::default();
-    normal.weigh(rows, Blend::Linear, &ties, STRENGTH, &x);
-    conjugate_gradients(&mut normal, rows, observed(Blend::Linear), &ties, &mut x, 4);
+    let problem = Problem {
+        rows: &RowCache::of_rows(Vec::new(), Vec::new()),
+        ties: &Ties::default(),
+        blend: Blend::Linear,
+    };
+    normal.weigh(problem, STRENGTH, &x);
+    conjugate_gradients(&mut normal, problem, &mut x, 4);
     assert_eq!(x, start);
 }

@@ -20,7 +20,7 @@ use super::camera::ShownMesh;
 use crate::bake::colour::decode;
 use crate::bake::pixel_mask::hash;
 use crate::bake::raster::{NOTHING, footing, nearest};
-use crate::bake::scene::project;
+use crate::bake::scene::{every, project};
 use crate::bake::vec3::{cross, dot, sub};
 use crate::progress::unit;
 
@@ -129,12 +129,7 @@ pub(super) fn samples(
     // The picture of the middle one of each `stride` columns and rows.
     let [width, height] = [view.width, view.height].map(|edge| edge / stride);
     let middle = stride / 2;
-    let off = f64::from(middle) + 0.5 - f64::from(stride) / 2.0;
-    let mut camera = shape.frame.camera(camera);
-    for axis in 0..2 {
-        camera.focal[axis] /= f64::from(stride);
-        camera.centre[axis] = (camera.centre[axis] - off) / f64::from(stride);
-    }
+    let camera = every(&shape.frame.camera(camera), stride);
     let ShownMesh {
         positions,
         triangles,

@@ -10,7 +10,7 @@
 use rayon::prelude::*;
 
 use super::rows::SeamRow;
-use super::side::NO_CHART;
+use crate::bake::atlas::NO_CHART;
 use crate::progress::{Ticker, ticked};
 
 pub(super) const NONE: u32 = u32::MAX;

@@ -1,7 +1,5 @@
 //! Sides of seams, and texels with their charts.
 
-/// Chart of the gutter.
-pub(super) const NO_CHART: u32 = u32::MAX;
 /// Shorter than this in texels, a side has no direction to unfold along.
 pub(super) const SHORTEST: f64 = 1e-4;
 

@@ -6,6 +6,7 @@ use super::*;
 use crate::bake::colour::to_byte;
 use crate::bake::fixture::{Random, cube, mesh, paint, sphere, waves};
 use crate::bake::gutter::gutter;
+use crate::bake::raster::NOTHING;
 use crate::render::{Image, Textures};
 use crate::survey;
 

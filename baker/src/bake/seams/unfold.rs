@@ -6,7 +6,8 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::side::{Charted, NO_CHART, SHORTEST, SeamSide};
+use super::side::{Charted, SHORTEST, SeamSide};
+use crate::bake::atlas::NO_CHART;
 use crate::progress::{Ticker, ticked, ticking};
 
 /// Depth of the unfolded gutter in texels: half of the weight and more of a lookup at mip 3 lies within it.

@@ -10,6 +10,7 @@ use super::super::hierarchy::{Forest, PIECE};
 use super::super::lookups::{Lookups, Sides};
 use super::super::rows::{SeamRow, Tap};
 use crate::bake::colour::{self, Space};
+use crate::bake::normal::{ratio, total};
 use crate::progress::{Ticker, ticking, unit};
 
 /// Weight of a lookup in a coarser mip, relative to one in the texture itself. The gutter is free to follow all the
@@ -230,7 +231,7 @@ impl SeamSystem {
                 product
             },
         );
-        total(pieces.collect())
+        total(&pieces.collect::<Vec<_>>())
     }
 
     /// The normal matrix times `p`, into `q`; returns `p · q`.
@@ -260,7 +261,7 @@ impl SeamSystem {
             }
             product
         });
-        total(pieces.collect())
+        total(&pieces.collect::<Vec<_>>())
     }
 
     /// p = z + β p, and what the nodes show of it.
@@ -304,18 +305,12 @@ impl SeamSystem {
             }
             product
         });
-        total(pieces.collect())
+        total(&pieces.collect::<Vec<_>>())
     }
 
     /// Saad, "Iterative Methods for Sparse Linear Systems", 2003, algorithm 9.1, with the channels side by side. z = r
     /// / D is computed where it is read. `rz` is `r · z`.
     pub(super) fn conjugate_gradients(&mut self, mut rz: [f64; 3], iterations: u32) {
-        let ratio = |one: [f64; 3], other: [f64; 3]| -> [f32; 3] {
-            std::array::from_fn(|c| match other[c] > 0.0 {
-                true => (one[c] / other[c]) as f32,
-                false => 0.0,
-            })
-        };
         let mut beta = [0.0; 3];
         for _ in 0..iterations {
             self.turn(beta);
@@ -472,12 +467,6 @@ fn add_product(sum: &mut [f64; 3], a: &[f32; 4], b: &[f32; 4]) {
     for c in 0..3 {
         sum[c] += f64::from(a[c]) * f64::from(b[c]);
     }
-}
-
-/// In the order of the pieces: the same bits on any number of threads.
-fn total(pieces: Vec<[f64; 3]>) -> [f64; 3] {
-    let add = |sum: [f64; 3], piece: [f64; 3]| std::array::from_fn(|c| sum[c] + piece[c]);
-    pieces.into_iter().fold([0.0; 3], add)
 }
 
 /// Subdomains of a slice of these lengths.
