@@ -473,7 +473,7 @@ fn bake_on(
     progress.progress(Phase::Gutter, 1, 1);
 
     let mut summary = summary(backend.adapter(), &fitted, &texture, seam_residual);
-    refiner.enter(&mut summary);
+    summary.refinement = refiner.enter(&mut summary.views);
     summary.channels = layers::bake(
         &context,
         &mut **backend,

@@ -237,13 +237,13 @@ pub trait Backend: Send {
     /// Takes a view in.
     fn add_view(&mut self, view: &View) -> Result<(), BackendError>;
 
-    /// Takes views in, in order, each without the pixels that `pixel_mask` masks.
-    fn add_views(&mut self, views: &[&View], kept: Option<&PixelMask>) -> Result<(), BackendError> {
-        views.iter().try_for_each(|view| match kept {
+    /// Takes views in, in order, each without the pixels that `mask` leaves out.
+    fn add_views(&mut self, views: &[&View], mask: Option<&PixelMask>) -> Result<(), BackendError> {
+        views.iter().try_for_each(|view| match mask {
             None => self.add_view(view),
-            Some(kept) => {
+            Some(mask) => {
                 let mut view = View::clone(view);
-                kept.decimate(&mut view);
+                mask.decimate(&mut view);
                 self.add_view(&view)
             }
         })

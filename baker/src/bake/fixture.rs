@@ -11,7 +11,7 @@ use proto::table::{Camera, LayerSet, LayerTexture, LayeredView, Mesh, Surface, T
 use crate::render::render;
 
 use super::atlas::{Atlas, barycentrics};
-use super::backend::Ties;
+use super::backend::{RowMemory, Ties};
 use super::gutter::gutter;
 use super::links::{LINK_DOWN, LINK_RIGHT};
 use super::raster::NOTHING;
@@ -295,6 +295,16 @@ pub(super) fn around(k: u32, count: u32, distance: f64) -> [f64; 3] {
     let turn = f64::from(k) * 2.399_963_229_728_653;
     let ring = (1.0 - y * y).sqrt();
     [ring * turn.cos(), y, ring * turn.sin()].map(|x| x * distance)
+}
+
+/// Memory for so many rows, whatever their entries.
+pub(super) fn memory(rows: f64) -> RowMemory {
+    RowMemory {
+        all: rows as u64,
+        row: 1.0,
+        entry: 0.0,
+        word: 0.0,
+    }
 }
 
 /// Links between all neighbours of a square of texels.

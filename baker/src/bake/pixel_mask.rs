@@ -47,12 +47,12 @@ impl PixelMask {
     /// Clears the alpha of a view's pixels that are to have no row.
     pub(super) fn decimate(&self, view: &mut View) {
         let mut pixels = std::mem::take(&mut view.pixels);
-        if let Some(kept) = self.of(view) {
+        if let Some(mask) = self.of(view) {
             let width = view.width as usize;
             let lines = pixels.par_chunks_mut(width * BLOCK as usize).enumerate();
             lines.for_each(|(line, pixels)| {
                 for (row, pixels) in (line as u32 * BLOCK..).zip(pixels.chunks_mut(width)) {
-                    kept.mask_row([0, row], pixels);
+                    mask.mask_row([0, row], pixels);
                 }
             });
         }
@@ -153,13 +153,13 @@ mod tests {
             pixels,
         );
         let levels = vec![64, 0, 7, 31, 64, 64, 5, 0, 64];
-        let kept: PixelMask = [(3, levels.clone())].into_iter().collect();
+        let mask: PixelMask = [(3, levels.clone())].into_iter().collect();
         let stays = |view: &View, x: u32, y: u32| {
             let inside = x < view.width && y < view.height;
             inside && view.pixels[(y * view.width + x) as usize][3] > 0
         };
         let all = view.clone();
-        kept.decimate(&mut view);
+        mask.decimate(&mut view);
         for (block, &level) in (0..).zip(&levels) {
             let [left, top] = [block % 3 * BLOCK, block / 3 * BLOCK];
             let of = |view: &View| {
@@ -171,13 +171,13 @@ mod tests {
                 // Cut by the border.
                 false => assert!(of(&view) <= of(&all).min(level as usize), "block {block}"),
             }
-            let some = kept.of(&view).expect("known");
+            let some = mask.of(&view).expect("known");
             assert_eq!(some.any(left + 3, top + 5), level > 0);
         }
         assert!(view.pixels.iter().all(|pixel| pixel[..3] == [9, 8, 7]));
         view.index = 4;
         let before = view.clone();
-        kept.decimate(&mut view);
-        assert!(kept.of(&view).is_none() && view == before, "a stranger");
+        mask.decimate(&mut view);
+        assert!(mask.of(&view).is_none() && view == before, "a stranger");
     }
 }

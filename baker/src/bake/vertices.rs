@@ -170,7 +170,7 @@ pub fn bake(
         peak_vram_kib: 0,
         peak_rss_kib: peak_rss_kib(),
     };
-    refiner.enter(&mut summary);
+    summary.refinement = refiner.enter(&mut summary.views);
     Ok(Coloured {
         colours: Colours { colours },
         refined: refiner.refined(),

@@ -7,7 +7,7 @@ use proto::table::{Mesh, View};
 use super::cells::{Cells, EDGE, LEVELS};
 use super::shown::LevelCounts;
 use super::*;
-use crate::bake::fixture::{around, camera, cube, paint, view, waves};
+use crate::bake::fixture::{around, camera, cube, memory, paint, view, waves};
 use crate::bake::footprint::{footprints_above, texel_coords};
 use crate::bake::raster::{NOTHING, Projected, raster};
 
@@ -44,15 +44,6 @@ fn scene_in(mesh: &Mesh, size: u32) -> (Scene, Atlas) {
     let scene = Scene::new(mesh, size);
     let atlas = Atlas::new(&scene);
     (scene, atlas)
-}
-
-fn memory(rows: f64) -> RowMemory {
-    RowMemory {
-        all: rows as u64,
-        row: 1.0,
-        entry: 0.0,
-        word: 0.0,
-    }
 }
 
 fn decimation(views: &[View], rows: f64) -> Option<Decimation> {
@@ -191,7 +182,7 @@ fn every_texel_keeps_the_least_or_nothing_is_left_out() {
 }
 
 #[test]
-fn the_same_views_are_thinned_alike_and_others_are_let_be() {
+fn the_same_views_are_decimated_alike_and_others_are_let_be() {
     let views = views(60);
     let (_, all) = seen(&views);
     let rows = 0.6 * all as f64;

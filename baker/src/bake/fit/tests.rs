@@ -73,8 +73,8 @@ fn baked(views: &[View], plan: &Plan) -> (Texture, Fitted) {
     baked_from(views, plan, true)
 }
 
-/// If `told`, the fit is given the texels that it starts from; otherwise it reads them.
-fn baked_from(views: &[View], plan: &Plan, told: bool) -> (Texture, Fitted) {
+/// If `given`, the fit is given the texels that it starts from; otherwise it reads them.
+fn baked_from(views: &[View], plan: &Plan, given: bool) -> (Texture, Fitted) {
     let scene = Scene::new(&cube(), TEXTURE);
     let atlas = Atlas::new(&scene);
     let blend = Blend::Linear;
@@ -83,7 +83,7 @@ fn baked_from(views: &[View], plan: &Plan, told: bool) -> (Texture, Fitted) {
         native.add_view(view).expect("the processor does not fail");
     }
     let (start, observed) = start(&mut native, &scene, &atlas).expect("likewise");
-    let fitted = fit(&mut native, plan, told.then_some(start), |_, _| ()).expect("likewise");
+    let fitted = fit(&mut native, plan, given.then_some(start), |_, _| ()).expect("likewise");
     let texels = native.read_texels().expect("likewise");
     let texture = gutter::gutter(texels, &observed, &atlas, TEXTURE, blend);
     (texture, fitted)
@@ -201,9 +201,9 @@ fn where_the_subset_shows_next_to_nothing_all_rows_find_the_smoothness() {
 }
 
 #[test]
-fn texels_that_the_fit_is_told_are_those_that_it_would_read() {
+fn texels_that_the_fit_is_given_are_those_that_it_would_read() {
     // With all rows, then with the subset while λ is sought. After the subset the texels are restored, also those that
-    // the fit was told.
+    // the fit was given.
     for enough in [u64::MAX, 1] {
         let plan = Plan {
             smoothness: Smoothness::CrossValidated {
@@ -213,9 +213,9 @@ fn texels_that_the_fit_is_told_are_those_that_it_would_read() {
             },
             ..plan(&[0.06, 0.03])
         };
-        let [told, read] = [true, false].map(|told| baked_from(&views(VIEWS), &plan, told));
-        assert!(told.0.texels == read.0.texels, "{enough}");
-        assert_eq!(told.1.smoothness, read.1.smoothness);
+        let [given, read] = [true, false].map(|given| baked_from(&views(VIEWS), &plan, given));
+        assert!(given.0.texels == read.0.texels, "{enough}");
+        assert_eq!(given.1.smoothness, read.1.smoothness);
     }
 }
 
@@ -367,7 +367,7 @@ fn blurred_views_are_found_and_cost_no_more_than_to_be_without_them() {
 }
 
 #[test]
-fn what_only_doubted_views_show_is_still_taken_from_them() {
+fn what_only_outlier_views_show_is_still_taken_from_them() {
     // The top, at y = 0.5, is seen only by views in which all other faces are a little too bright.
     let bright = paint(&cube(), TEXTURE, |at| {
         waves(at).map(|value| if at[1] > 0.499 { value } else { value + 0.08 })
@@ -397,7 +397,7 @@ fn what_only_doubted_views_show_is_still_taken_from_them() {
 }
 
 #[test]
-fn a_view_is_doubted_by_what_a_fifth_of_its_pixels_stay_below() {
+fn a_view_is_an_outlier_by_what_a_fifth_of_its_pixels_stay_below() {
     let usual = 130;
     let view = |index, bins: &[(usize, u32)]| ViewResiduals {
         view: index,

@@ -67,7 +67,7 @@ fn the_same_job_gives_the_same_bytes() {
 }
 
 #[test]
-fn rows_that_are_not_kept_change_nothing() {
+fn rows_that_are_not_stored_change_nothing() {
     let views = views(7);
     with_threads(3, || {
         let all = native(&views, BUDGET);
@@ -201,7 +201,7 @@ fn residuals_are_zero_for_the_truth_and_plain_numbers_for_black() {
 }
 
 #[test]
-fn pixels_that_show_little_are_no_bad_company() {
+fn pixels_that_show_little_do_not_lower_the_weight_around_them() {
     let mut views = views(1);
     for pixel in views[0].pixels.iter_mut().step_by(2) {
         pixel[3] = pixel[3].min(128);

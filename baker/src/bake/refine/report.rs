@@ -1,7 +1,7 @@
 //! Reports what was done to each view, and repeats it on views that come again.
 
 use proto::job::Refine;
-use proto::message::{BakeSummary, CameraFate, Refinement};
+use proto::message::{CameraFate, Refinement, ViewFit};
 use proto::table::{Camera, Refined, RefinedView, View};
 
 use super::camera::Verdict;
@@ -40,12 +40,12 @@ impl Refiner<'_> {
         Some(Refined { views })
     }
 
-    /// Enters the refinement into the report of the bake.
-    pub(in crate::bake) fn enter(&self, summary: &mut BakeSummary) {
+    /// Enters what was done into the report of each view, and returns the refinement's own; none if nobody asked for it.
+    pub(in crate::bake) fn enter(&self, views: &mut [ViewFit]) -> Option<Refinement> {
         if self.mode == Refine::Off {
-            return;
+            return None;
         }
-        for fit in &mut summary.views {
+        for fit in views {
             if let Some(done) = self.done.get(&fit.view) {
                 fit.camera = done.verdict.fate;
                 fit.moved_px = done.verdict.moved as f32;
@@ -65,7 +65,7 @@ impl Refiner<'_> {
             of.sort_by(f64::total_cmp);
             of.get(of.len() / 2).map(|&distance| distance as f32)
         };
-        summary.refinement = Some(Refinement {
+        Some(Refinement {
             mode: self.mode,
             cameras_moved: count(&[CameraFate::Moved]),
             cameras_refused: count(&[CameraFate::OtherOutline, CameraFate::TooFar]),
@@ -75,6 +75,6 @@ impl Refiner<'_> {
             largest_move_px: moved().map(|verdict| verdict.moved).fold(0.0, f64::max) as f32,
             exposure: self.exposure,
             exposure_spread: self.spread.map(|spread| spread as f32),
-        });
+        })
     }
 }

@@ -1,14 +1,12 @@
 //! Whole sets of views through the refiner.
 
-use proto::message::{AdapterInfo, BakeSummary, CameraFate, ProvenanceShares, Refinement};
-use proto::plan::RowsHeld;
+use proto::message::{CameraFate, Refinement, ViewFit};
 use proto::table::{Mesh, Simplified};
 
 use super::*;
 use crate::bake::atlas::Atlas;
-use crate::bake::backend::RowMemory;
 use crate::bake::decimate::Mask;
-use crate::bake::fixture::{around, camera, cube, paint, surface, view, waves};
+use crate::bake::fixture::{around, camera, cube, memory, paint, surface, view, waves};
 use crate::bake::scene::Scene;
 use crate::progress::Silent;
 
@@ -16,12 +14,44 @@ const SIZE: [u32; 2] = [160, 150];
 const VIEWS: u32 = 8;
 const GAINS: [f64; 8] = [0.9, 1.1, 1.0, 1.05, 0.95, 1.12, 0.92, 0.97];
 
-fn decimator<'a>(scene: &'a Scene, atlas: &'a Atlas, memory: RowMemory) -> Decimator<'a> {
-    Decimator {
+/// Has rows left out beyond so many.
+fn bound<'a>(refiner: &mut Refiner<'a>, scene: &'a Scene, atlas: &'a Atlas, rows: u64) {
+    let decimator = Decimator {
         scene,
         atlas,
         taps: 2,
-        memory,
+        memory: memory(rows as f64),
+    };
+    refiner.decimate(decimator, Observations::new(scene, atlas));
+}
+
+/// All views that come out, each with whether `ahead` has it already.
+fn drained(
+    refiner: &mut Refiner<'_>,
+    clock: &mut PhaseClock,
+    mut source: impl Iterator<Item = View>,
+    mut ahead: Option<&mut dyn Ahead>,
+) -> Vec<(View, bool)> {
+    let mut next = || {
+        let ahead = ahead.as_mut().map(|ahead| &mut **ahead as &mut dyn Ahead);
+        refiner.next(&Silent, clock, || Ok(source.next()), ahead)
+    };
+    std::iter::from_fn(|| next().expect("views")).collect()
+}
+
+/// Lets the refiner look at the `early` first views of `source` before the mesh; `all` if none follows.
+fn look_early(
+    refiner: &mut Refiner<'_>,
+    clock: &mut PhaseClock,
+    source: &mut impl Iterator<Item = View>,
+    early: usize,
+    all: bool,
+) {
+    let mut before = source.take(early);
+    let looked = refiner.look_early(&Silent, clock, || Ok(before.next()));
+    looked.expect("views");
+    if all {
+        refiner.settle(&Silent, clock);
     }
 }
 
@@ -74,18 +104,11 @@ fn through_early(
     let shown = Original::new(surface(&mesh));
     let mut refiner = Refiner::new(mode, memory, &shown, true);
     let (mut clock, mut source) = (PhaseClock::default(), views.iter().cloned());
-    let mut before = source.by_ref().take(early).collect::<Vec<_>>().into_iter();
-    let looked = refiner.look_early(&Silent, &mut clock, || Ok(before.next()));
-    looked.expect("views");
-    if early == views.len() {
-        refiner.settle(&Silent, &mut clock);
-    }
-    let mut out = Vec::new();
-    let mut next = || refiner.next(&Silent, &mut clock, || Ok(source.next()), None);
-    while let Some((view, _)) = next().expect("views") {
-        out.push(view);
-    }
-    let fit = |view: &View| proto::message::ViewFit {
+    let all = early == views.len();
+    look_early(&mut refiner, &mut clock, &mut source, early, all);
+    let out = drained(&mut refiner, &mut clock, source, None);
+    let out: Vec<View> = out.into_iter().map(|(view, _)| view).collect();
+    let fit = |view: &View| ViewFit {
         view: view.index,
         pixels: 1,
         psnr_db: 1.0,
@@ -95,44 +118,11 @@ fn through_early(
         gain: 1.0,
         rejected: None,
     };
-    let mut summary = BakeSummary {
-        adapter: AdapterInfo {
-            name: String::new(),
-            backend: String::new(),
-            kind: String::new(),
-            driver: String::new(),
-        },
-        covered_pixels: 0,
-        chart_texels: 0,
-        observed_texels: 0,
-        filled_texels: 0,
-        provenance: ProvenanceShares::default(),
-        iterations: 0,
-        rows: RowsHeld::default(),
-        train_psnr_db: 0.0,
-        seam_residual: 0.0,
-        views: out.iter().map(fit).collect(),
-        refinement: None,
-        channels: Vec::new(),
-        gpu_times: Vec::new(),
-        host_times: Vec::new(),
-        pipeline_cache: None,
-        from_mesh_ms: 0.0,
-        driver_vram_kib: None,
-        uploaded_kib: 0,
-        read_back_kib: 0,
-        times: clock.into_times(),
-        peak_vram_kib: 0,
-        peak_rss_kib: 0,
-    };
-    refiner.enter(&mut summary);
-    for (fit, view) in summary.views.iter().zip(&out) {
-        assert_eq!(
-            (fit.view, mode == Refine::Off),
-            (view.index, fit.camera == CameraFate::Given)
-        );
-    }
-    (out, summary.refinement)
+    let mut fits: Vec<ViewFit> = out.iter().map(fit).collect();
+    let refinement = refiner.enter(&mut fits);
+    let given = |fit: &ViewFit| fit.camera == CameraFate::Given;
+    assert!(fits.iter().all(|fit| given(fit) == (mode == Refine::Off)));
+    (out, refinement)
 }
 
 /// Largest difference of camera positions, and mean difference of pixels in bytes.
@@ -221,12 +211,9 @@ fn views_that_cannot_all_be_held_are_moved_but_not_exposed() {
     let shown = Original::new(surface(&mesh));
     let mut refiner = Refiner::new(Refine::Auto, Memory::Full, &shown, true);
     refiner.held_bytes = 3 * came[0].pixels.len() * 4;
-    let (mut clock, mut source) = (PhaseClock::default(), came.iter().cloned());
-    let mut out = Vec::new();
-    let mut next = || refiner.next(&Silent, &mut clock, || Ok(source.next()), None);
-    while let Some((view, _)) = next().expect("views") {
-        out.push(view);
-    }
+    let source = came.iter().cloned();
+    let out = drained(&mut refiner, &mut PhaseClock::default(), source, None);
+    let out: Vec<View> = out.into_iter().map(|(view, _)| view).collect();
     assert_eq!(refiner.exposure, ExposureFate::TooLarge);
     assert!(apart(&out, &truth).0 < 0.003);
     for (out, came) in out.iter().zip(&came) {
@@ -294,19 +281,13 @@ fn views_that_are_settled_before_the_mesh_are_taken_as_they_stay() {
     let shown = Original::new(surface(&body()));
     let mut refiner = Refiner::new(Refine::Auto, Memory::Full, &shown, true);
     let (mut clock, mut source) = (PhaseClock::default(), came.into_iter());
-    let looked = refiner.look_early(&Silent, &mut clock, || Ok(source.next()));
-    looked.expect("views");
-    refiner.settle(&Silent, &mut clock);
+    look_early(&mut refiner, &mut clock, &mut source, VIEWS as usize, true);
     let mut eager = Eager::default();
-    let mut taken = 0;
-    let none = || panic!("all have come");
-    while let Some((view, ahead)) =
-        (refiner.next(&Silent, &mut clock, none, Some(&mut eager))).expect("views")
-    {
-        assert!(ahead && view == out[taken]);
-        taken += 1;
-    }
-    assert!(eager.has == out && taken == out.len() && !eager.forgot);
+    let none = std::iter::once_with(|| panic!("all have come"));
+    let found = drained(&mut refiner, &mut clock, none, Some(&mut eager));
+    let (views, taken): (Vec<View>, Vec<bool>) = found.into_iter().unzip();
+    assert!(views == out && taken.iter().all(|&taken| taken));
+    assert!(eager.has == out && !eager.forgot);
 }
 
 #[test]
@@ -340,22 +321,13 @@ fn what_shows_another_surface_is_taken_out_whenever_views_come() {
         for masks in [true, false] {
             let mut refiner = Refiner::new(mode, Memory::Full, &shown, masks);
             let (mut clock, mut source) = (PhaseClock::default(), came.iter().cloned());
-            let mut before = source.by_ref().take(early).collect::<Vec<_>>().into_iter();
-            let looked = refiner.look_early(&Silent, &mut clock, || Ok(before.next()));
-            looked.expect("views");
-            if early == came.len() {
-                refiner.settle(&Silent, &mut clock);
-            }
-            let (mut out, mut later, mut eager) = (Vec::new(), Vec::new(), Eager::default());
-            while let Some((view, ahead)) = refiner
-                .next(&Silent, &mut clock, || Ok(source.next()), Some(&mut eager))
-                .expect("views")
-            {
-                if !ahead {
-                    later.push(view.clone());
-                }
-                out.push(view);
-            }
+            let all = early == came.len();
+            look_early(&mut refiner, &mut clock, &mut source, early, all);
+            let mut eager = Eager::default();
+            let found = drained(&mut refiner, &mut clock, source, Some(&mut eager));
+            let later = found.iter().filter(|(_, ahead)| !ahead);
+            let later: Vec<View> = later.map(|(view, _)| view.clone()).collect();
+            let out: Vec<View> = found.into_iter().map(|(view, _)| view).collect();
             let wanted = if masks { &masked } else { &whole };
             assert!(out == *wanted, "{early} early");
             eager.has.extend(later);
@@ -373,12 +345,12 @@ fn what_shows_another_surface_is_taken_out_whenever_views_come() {
 
 /// The views that an adapter has in the end, how many of them it took later, and whether it dropped any.
 fn eagerly(views: &[View], held_bytes: Option<usize>) -> (Vec<View>, usize, bool) {
-    thinly(views, held_bytes, None, 0)
+    decimated_ahead(views, held_bytes, None, 0)
 }
 
 /// The same with memory for only `rows` rows. Each of the views 1 to `before` comes only once the one before it is
 /// taken.
-fn thinly(
+fn decimated_ahead(
     views: &[View],
     held_bytes: Option<usize>,
     rows: Option<u64>,
@@ -390,17 +362,8 @@ fn thinly(
     let shown = Original::new(surface(&mesh));
     let mut refiner = Refiner::new(Refine::Auto, Memory::Full, &shown, true);
     refiner.held_bytes = held_bytes.unwrap_or(refiner.held_bytes);
-    if let Some(all) = rows {
-        let memory = RowMemory {
-            all,
-            row: 1.0,
-            entry: 0.0,
-            word: 0.0,
-        };
-        refiner.decimate(
-            decimator(&scene, &atlas, memory),
-            Observations::new(&scene, &atlas),
-        );
+    if let Some(rows) = rows {
+        bound(&mut refiner, &scene, &atlas, rows);
     }
     let (tells, hears) = mpsc::channel();
     let (mut clock, mut source) = (PhaseClock::default(), (0..).zip(views.iter().cloned()));
@@ -459,15 +422,15 @@ fn views_that_do_not_stay_are_taken_again() {
 }
 
 #[test]
-fn views_are_thinned_before_they_are_taken_and_the_first_ones_again() {
+fn views_are_decimated_before_they_are_taken_and_the_first_ones_again() {
     let (clean, _) = set(0.0, 0.0);
     let counting = |views: &[View]| views.iter().map(Mask::counting).sum::<usize>();
     let all = counting(&clean);
     assert_eq!(
-        thinly(&clean, None, Some(2 * all as u64), 0),
+        decimated_ahead(&clean, None, Some(2 * all as u64), 0),
         (clean.clone(), 0, false)
     );
-    let (has, later, forgot) = thinly(&clean, None, Some(all as u64 / 2), 1);
+    let (has, later, forgot) = decimated_ahead(&clean, None, Some(all as u64 / 2), 1);
     assert_eq!(
         (later, forgot),
         (0, true),
@@ -477,15 +440,15 @@ fn views_are_thinned_before_they_are_taken_and_the_first_ones_again() {
     assert!(left < 6 * all / 10 && left > all / 4, "{left} of {all}");
     // Where views change, those taken later are decimated, too. Where not all views are known, none is.
     let (_, came) = set(0.0, 1.0);
-    let (has, later, _) = thinly(&came, None, Some(all as u64 / 2), 0);
+    let (has, later, _) = decimated_ahead(&came, None, Some(all as u64 / 2), 0);
     assert_eq!((later, counting(&has)), (came.len(), left));
     let held = 3 * clean[0].pixels.len() * 4;
-    let (has, ..) = thinly(&clean, Some(held), Some(all as u64 / 2), 0);
+    let (has, ..) = decimated_ahead(&clean, Some(held), Some(all as u64 / 2), 0);
     assert_eq!(counting(&has), all);
 }
 
 #[test]
-fn views_are_thinned_whether_cameras_are_looked_at_or_not() {
+fn views_are_decimated_whether_cameras_are_looked_at_or_not() {
     let (clean, _) = set(0.0, 0.0);
     let mesh = body();
     let (scene, shown) = (Scene::new(&mesh, 48), Original::new(surface(&mesh)));
@@ -493,16 +456,7 @@ fn views_are_thinned_whether_cameras_are_looked_at_or_not() {
     let decimated = |mode: Refine| {
         let mut refiner = Refiner::new(mode, Memory::Full, &shown, true);
         let all = clean.iter().map(Mask::counting).sum::<usize>() as u64;
-        let memory = RowMemory {
-            all: all / 2,
-            row: 1.0,
-            entry: 0.0,
-            word: 0.0,
-        };
-        refiner.decimate(
-            decimator(&scene, &atlas, memory),
-            Observations::new(&scene, &atlas),
-        );
+        bound(&mut refiner, &scene, &atlas, all / 2);
         let (mut clock, mut source) = (PhaseClock::default(), clean.iter().cloned());
         let next = refiner.next(&Silent, &mut clock, || Ok(source.next()), None);
         assert_eq!(next.expect("views").map(|(view, _)| view.index), Some(0));

@@ -14,7 +14,7 @@ use crate::bake::atlas::Atlas;
 use crate::bake::backend::{PerRow, RowMemory};
 use crate::bake::decimate::{ENTRIES, Mask};
 use crate::bake::fit_texture::Taken;
-use crate::bake::fixture::{around, camera, cube, paint, view, waves};
+use crate::bake::fixture::{around, camera, cube, memory, paint, view, waves};
 use crate::bake::footprint::footprints;
 use crate::bake::native::Native;
 use crate::bake::plan::Plan;
@@ -34,15 +34,6 @@ fn views() -> Vec<View> {
         view(k, &mesh, &texture, camera, size)
     };
     (0..COUNT).map(of).collect()
-}
-
-fn memory(rows: f64) -> RowMemory {
-    RowMemory {
-        all: rows as u64,
-        row: 1.0,
-        entry: 0.0,
-        word: 0.0,
-    }
 }
 
 /// A scene, its atlas, and its subdomains if so many rows fit.
