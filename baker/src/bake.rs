@@ -13,11 +13,13 @@
 //! | `decimate` | masks of all views → decimation: which pixels get no row, for redundancy or lack of memory |
 //! | `pixel_mask` | decimation → pixel masks, and views without the masked pixels |
 //! | `ahead` | items that worker threads prepare → one consumer, in order |
+//! | `vec3` | products of vectors and matrices of three |
 //! | `raster` | scene, camera → the triangle that each sample hits |
 //! | `rows` | the linear model: a pixel is a weighted sum of texels |
+//! | `links` | which neighbouring texels are of one surface |
 //! | `subset` | rows → the subset by which λ is found where there are very many |
 //! | `footprint` | samples, picture → rows |
-//! | `held` | row cache: views → their rows, stored or built again for each pass |
+//! | `row_cache` | views → their rows, stored or built again for each pass |
 //! | `backend` | what the fit asks of an adapter: averages, residuals, weights, solutions |
 //! | `colour` | bytes ↔ the space of the fit |
 //! | `normal` | rows, weights → products with the normal matrix, conjugate gradients |

@@ -56,12 +56,12 @@ use proto::message::{ExposureFate, Failure, Phase};
 use proto::table::View;
 
 use super::decimate::{Decimation, Decimator, Decision, Observations, Survey};
-use super::surface::Original;
+use super::surface::{Original, ShownMesh};
 use crate::progress::{PhaseClock, Progress};
 use crate::step_times::{self, timed};
 pub(super) use ahead::Ahead;
 use ahead::{Took, await_pass};
-use camera::{ShownMesh, Verdict};
+use camera::Verdict;
 use intake::{Examined, Intake, Meanwhile, Taken, fitted, masking};
 
 /// Bytes of views that may wait for each other. Jobs with less wait for their last view; of larger ones the first view
@@ -116,14 +116,9 @@ struct Done {
 impl<'a> Refiner<'a> {
     /// Will compare views with `original`. If `masked`, hides what the simplified mesh does not have.
     pub(super) fn new(mode: Refine, memory: Memory, original: &'a Original, masked: bool) -> Self {
-        let (positions, triangles) = original.shape();
         Self {
             mode,
-            shape: ShownMesh {
-                frame: original.frame(),
-                positions,
-                triangles,
-            },
+            shape: original.shown(),
             masks: original.if_other().filter(|_| masked),
             early: Examined::default(),
             settled: false,

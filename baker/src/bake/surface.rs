@@ -21,6 +21,14 @@ pub struct Original {
     simplified: Option<Simplified>,
 }
 
+/// The surface whose silhouette the views show, in scene units: the mesh before simplification.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ShownMesh<'a> {
+    pub(super) frame: Frame,
+    pub(super) positions: &'a [[f32; 3]],
+    pub(super) triangles: &'a [[u32; 3]],
+}
+
 /// Pixels of a view that show another surface than the simplified mesh.
 #[derive(Clone, Debug)]
 pub(super) struct Elsewhere {
@@ -71,10 +79,13 @@ impl Original {
         self.simplified.is_some().then_some(self)
     }
 
-    /// Its vertices and triangles.
-    #[must_use]
-    pub fn shape(&self) -> (&[[f32; 3]], &[[u32; 3]]) {
-        (&self.positions, &self.triangles)
+    /// The mesh before simplification.
+    pub(super) fn shown(&self) -> ShownMesh<'_> {
+        ShownMesh {
+            frame: self.frame,
+            positions: &self.positions,
+            triangles: &self.triangles,
+        }
     }
 
     /// Number of triangles before and after simplification together.

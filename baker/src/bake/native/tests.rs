@@ -34,6 +34,24 @@ fn native(views: &[View], budget: usize) -> Native {
     native
 }
 
+/// `Σ a · value` over the rows of all views, for each texel.
+fn sums<const N: usize>(views: &[View], value: impl Fn([u8; 4]) -> [f64; N]) -> Vec<[f64; N]> {
+    let scene = Scene::new(&cube(), SIZE);
+    let mut sums = vec![[0.0; N]; scene.texels()];
+    for rows in views.iter().flat_map(|view| footprints(&scene, view, 2)) {
+        for row in 0..rows.len() {
+            let value = value(rows.colours[row]);
+            for entry in rows.row(row) {
+                let sum = &mut sums[entry.texel as usize];
+                for k in 0..N {
+                    sum[k] += f64::from(entry.weight) * value[k];
+                }
+            }
+        }
+    }
+    sums
+}
+
 /// Everything that the adapter can do; returns its final texels and residuals.
 fn work(mut native: Native) -> (Vec<[f32; 4]>, Vec<ViewResiduals>) {
     native.average().expect("the processor does not fail");
@@ -94,21 +112,8 @@ fn average_is_the_weighted_mean_of_the_pixels() {
     let views = views(4);
     let mut native = native(&views, BUDGET);
     native.average().expect("the processor does not fail");
-    let scene = Scene::new(&cube(), SIZE);
-    let mut sums = vec![[0.0f64; 4]; scene.texels()];
-    for rows in views.iter().flat_map(|view| footprints(&scene, view, 2)) {
-        for row in 0..rows.len() {
-            for entry in rows.row(row) {
-                let sum = &mut sums[entry.texel as usize];
-                let weight = f64::from(entry.weight);
-                for channel in 0..3 {
-                    let s = f64::from(rows.colours[row][channel]) / 255.0;
-                    sum[channel] += weight * ((s + 0.055) / 1.055).powf(2.4);
-                }
-                sum[3] += weight;
-            }
-        }
-    }
+    let light = |byte: u8| ((f64::from(byte) / 255.0 + 0.055) / 1.055).powf(2.4);
+    let sums = sums(&views, |[r, g, b, _]| [light(r), light(g), light(b), 1.0]);
     let texels = native.read_texels().expect("likewise");
     let seen = sums.iter().filter(|sum| sum[3] > 0.0).count();
     assert!((500..texels.len()).contains(&seen), "{seen} texels seen");
@@ -235,21 +240,11 @@ fn deviations_are_means_by_footprint_and_alpha() {
         .expect("likewise");
     let found = native.deviations().expect("likewise");
     let shown = 1.055 * 0.1f64.powf(1.0 / 2.4) - 0.055;
-    let scene = Scene::new(&cube(), SIZE);
-    let mut sums = vec![[0.0f64; 2]; scene.texels()];
-    for rows in views.iter().flat_map(|view| footprints(&scene, view, 2)) {
-        for row in 0..rows.len() {
-            let [r, g, b, _] = rows.colours[row].map(|byte| f64::from(byte) / 255.0);
-            let worth = ((f64::from(rows.colours[row][3]) - 127.0) / 128.0).powf(1.5);
-            let off = [r, g, b].map(|value| (value - shown).abs());
-            for entry in rows.row(row) {
-                let weight = f64::from(entry.weight) * worth;
-                let sum = &mut sums[entry.texel as usize];
-                sum[0] += weight * off.iter().sum::<f64>() / 3.0;
-                sum[1] += weight;
-            }
-        }
-    }
+    let sums = sums(&views, |[r, g, b, alpha]| {
+        let worth = ((f64::from(alpha) - 127.0) / 128.0).powf(1.5);
+        let off = [r, g, b].map(|byte| (f64::from(byte) / 255.0 - shown).abs());
+        [worth * off.iter().sum::<f64>() / 3.0, worth]
+    });
     let seen = sums.iter().filter(|sum| sum[1] > 0.0).count();
     assert!((500..sums.len()).contains(&seen), "{seen} texels seen");
     for (found, [off, weight]) in found.into_iter().zip(sums) {

@@ -23,12 +23,22 @@ fn whole(projected: &Projected, [width, height]: [u32; 2], band: u32, s: u32) ->
     all
 }
 
-fn seen(positions: &[[f32; 3]], camera: &Camera, size: [u32; 2], s: u32) -> RasterSamples {
+/// Separate triangles, drawn in bands of so many pixel rows at s×s samples a pixel.
+fn in_bands(
+    positions: &[[f32; 3]],
+    camera: &Camera,
+    size: [u32; 2],
+    [band, s]: [u32; 2],
+) -> RasterSamples {
     let triangles: Vec<[u32; 3]> = (0..positions.len() as u32 / 3)
         .map(|k| [3 * k, 3 * k + 1, 3 * k + 2])
         .collect();
     let projected = Projected::new(positions, &triangles, camera, size[0], size[1]);
-    whole(&projected, size, 7, s)
+    whole(&projected, size, band, s)
+}
+
+fn seen(positions: &[[f32; 3]], camera: &Camera, size: [u32; 2], s: u32) -> RasterSamples {
+    in_bands(positions, camera, size, [7, s])
 }
 
 /// Nearest triangle and its depth along the ray through `(x, y)`, by Möller and Trumbore ("Fast, minimum storage
@@ -285,13 +295,11 @@ fn bands_of_any_height_make_one_picture() {
     let positions: Vec<[f32; 3]> = (0..60)
         .map(|_| std::array::from_fn(|_| random.within(-1.0, 1.0) as f32))
         .collect();
-    let triangles: Vec<[u32; 3]> = (0..20).map(|k| [3 * k, 3 * k + 1, 3 * k + 2]).collect();
     let size = [19, 21];
     let camera = camera([0.0, 0.3, -2.5], 18.0, size, [0.0, 0.0]);
-    let projected = Projected::new(&positions, &triangles, &camera, size[0], size[1]);
-    let one = whole(&projected, size, 21, 2);
+    let one = in_bands(&positions, &camera, size, [21, 2]);
     for band in [1, 4, 20, 64] {
-        let other = whole(&projected, size, band, 2);
+        let other = in_bands(&positions, &camera, size, [band, 2]);
         assert_eq!(one.triangles, other.triangles);
         assert_eq!(one.inverse_depths, other.inverse_depths);
     }

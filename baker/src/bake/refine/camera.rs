@@ -13,15 +13,8 @@ use super::outline::{Cover, Outline};
 use super::pose::{Step, into_world, jacobian, moved};
 use super::silhouette::SilhouetteBand;
 use super::solve::{Square, determined, solve};
-use crate::bake::scene::{Frame, in_camera, project};
-
-/// The surface whose silhouette the views show, in scene units: the mesh before simplification.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct ShownMesh<'a> {
-    pub(super) frame: Frame,
-    pub(super) positions: &'a [[f32; 3]],
-    pub(super) triangles: &'a [[u32; 3]],
-}
+use crate::bake::scene::{in_camera, project};
+use crate::bake::surface::ShownMesh;
 
 /// Result for a camera.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -16,11 +16,11 @@ use std::borrow::Borrow;
 use proto::table::{Camera, View};
 use rayon::prelude::*;
 
-use super::camera::ShownMesh;
 use crate::bake::colour::decode;
 use crate::bake::pixel_mask::hash;
 use crate::bake::raster::{NOTHING, footing, nearest};
 use crate::bake::scene::{every, project};
+use crate::bake::surface::ShownMesh;
 use crate::bake::vec3::{cross, dot, sub};
 use crate::progress::unit;
 

@@ -9,10 +9,10 @@ use proto::job::Refine;
 use proto::message::{CameraFate, Failure, Phase};
 use proto::table::View;
 
-use super::camera::{self, ShownMesh, Verdict};
+use super::camera::{self, Verdict};
 use super::waiting::{Task, Waiting};
 use crate::bake::decimate::{Decision, Mask, Survey, Workers};
-use crate::bake::surface::{Elsewhere, Original};
+use crate::bake::surface::{Elsewhere, Original, ShownMesh};
 use crate::pace;
 use crate::progress::{Progress, each};
 use crate::step_times::timed;
