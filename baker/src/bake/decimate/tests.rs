@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use proto::table::{Mesh, View};
+use proto::table::View;
 
 use super::cells::{Cells, EDGE, LEVELS};
 use super::shown::LevelCounts;
@@ -17,31 +17,33 @@ const FINE: u32 = 192;
 const PICTURE: [u32; 2] = [150, 140];
 const TAPS: u32 = 2;
 
-/// `count` views all around, none of which shall show the cube's top, then two from straight above.
-fn views(count: u32) -> Vec<View> {
+/// Views from these places.
+fn views_from(eyes: impl Iterator<Item = [f64; 3]>) -> Vec<View> {
     let mesh = cube();
     let texture = paint(&mesh, SIZE, waves);
-    let above = |k: u32| [0.02 + 0.05 * f64::from(k), 2.2, 0.03];
-    let eyes = (0..count).map(|k| {
+    let seen = |(k, eye)| {
+        let camera = camera(eye, 170.0, PICTURE, [1.5, -2.0]);
+        view(k, &mesh, &texture, camera, PICTURE)
+    };
+    (0..).zip(eyes).map(seen).collect()
+}
+
+/// `count` places all around, from none of which the cube's top is seen.
+fn below(count: u32) -> impl Iterator<Item = [f64; 3]> {
+    (0..count).map(move |k| {
         let [x, y, z] = around(k, count, 2.2);
         [x, -y.abs(), z]
-    });
-    let eyes = eyes.chain((0..2).map(above));
-    (0..)
-        .zip(eyes)
-        .map(|(k, eye)| {
-            let camera = camera(eye, 170.0, PICTURE, [1.5, -2.0]);
-            view(k, &mesh, &texture, camera, PICTURE)
-        })
-        .collect()
+    })
 }
 
-fn scene_of(mesh: &Mesh) -> (Scene, Atlas) {
-    scene_in(mesh, SIZE)
+/// `count` views that do not show the cube's top, then two from straight above.
+fn views(count: u32) -> Vec<View> {
+    let above = |k: u32| [0.02 + 0.05 * f64::from(k), 2.2, 0.03];
+    views_from(below(count).chain((0..2).map(above)))
 }
 
-fn scene_in(mesh: &Mesh, size: u32) -> (Scene, Atlas) {
-    let scene = Scene::new(mesh, size);
+fn scene_in(size: u32) -> (Scene, Atlas) {
+    let scene = Scene::new(&cube(), size);
     let atlas = Atlas::new(&scene);
     (scene, atlas)
 }
@@ -51,7 +53,7 @@ fn decimation(views: &[View], rows: f64) -> Option<Decimation> {
 }
 
 fn decimation_in(size: u32, views: &[View], rows: f64) -> Option<Decimation> {
-    let (scene, atlas) = scene_in(&cube(), size);
+    let (scene, atlas) = scene_in(size);
     let decimated = Decimator {
         scene: &scene,
         atlas: &atlas,
@@ -78,7 +80,7 @@ fn seen(views: &[View]) -> (Vec<(f32, BTreeSet<u32>)>, usize) {
 }
 
 fn seen_in(size: u32, views: &[View]) -> (Vec<(f32, BTreeSet<u32>)>, usize) {
-    let (scene, _) = scene_in(&cube(), size);
+    let (scene, _) = scene_in(size);
     let mut seen = vec![(0.0, BTreeSet::new()); (size * size) as usize];
     let mut count = 0;
     for view in views {
@@ -97,7 +99,7 @@ fn seen_in(size: u32, views: &[View]) -> (Vec<(f32, BTreeSet<u32>)>, usize) {
 
 /// What the views show of each cell, as far as it is fine.
 fn shown(size: u32, views: &[View], enough: Enough) -> Vec<ShownCell> {
-    let (scene, atlas) = scene_in(&cube(), size);
+    let (scene, atlas) = scene_in(size);
     let cells = Cells::new(&scene, &atlas);
     let counts = LevelCounts::new(&cells, STRIDE);
     for view in views {
@@ -204,7 +206,7 @@ fn the_same_views_are_decimated_alike_and_others_are_let_be() {
 #[test]
 fn two_charts_in_one_square_of_the_texture_are_two_places() {
     // Faces of the cube lie side by side in its texture: some squares contain two of them.
-    let (_, atlas) = scene_of(&cube());
+    let (_, atlas) = scene_in(SIZE);
     let shown = shown(SIZE, &views(60), NEVER);
     let squares = (SIZE / EDGE).pow(2) as usize;
     assert!(shown.len() > squares / 2);
@@ -216,7 +218,7 @@ fn two_charts_in_one_square_of_the_texture_are_two_places() {
 
 #[test]
 fn samples_say_how_many_pixels_a_place_has() {
-    let (scene, atlas) = scene_of(&cube());
+    let (scene, atlas) = scene_in(SIZE);
     let views = views(30);
     let cells = Cells::new(&scene, &atlas);
     let of = |stride: u32| {
@@ -257,7 +259,7 @@ fn a_place_is_asked_for_by_pixels_or_views_whichever_is_more() {
 
 #[test]
 fn a_sample_says_how_many_texels_its_pixel_covers() {
-    let (scene, atlas) = scene_of(&cube());
+    let (scene, atlas) = scene_in(SIZE);
     let cells = Cells::new(&scene, &atlas);
     let (mut compared, mut levels) = (0, BTreeSet::new());
     for (view, stride) in views(6).iter().zip([1, 2, 3, 4, 5, 8]) {
@@ -296,21 +298,7 @@ fn a_sample_says_how_many_texels_its_pixel_covers() {
 fn what_many_show_finely_keeps_no_coarse_rows_and_what_few_do_keeps_all() {
     const NEAR: u32 = 60;
     const FAR: u32 = 24;
-    let mesh = cube();
-    let texture = paint(&mesh, SIZE, waves);
-    // None of the near views shows the top.
-    let near = (0..NEAR).map(|k| {
-        let [x, y, z] = around(k, NEAR, 2.2);
-        [x, -y.abs(), z]
-    });
-    let far = (0..FAR).map(|k| around(k, FAR, 5.0));
-    let views: Vec<View> = (0..)
-        .zip(near.chain(far))
-        .map(|(k, eye)| {
-            let camera = camera(eye, 170.0, PICTURE, [1.5, -2.0]);
-            view(k, &mesh, &texture, camera, PICTURE)
-        })
-        .collect();
+    let views = views_from(below(NEAR).chain((0..FAR).map(|k| around(k, FAR, 5.0))));
     let decimation = decimation_in(FINE, &views, f64::INFINITY).expect("some are coarse");
     let (before, all) = seen_in(FINE, &views);
     let (after, rows) = seen_in(FINE, &decimated(&views, &decimation));
@@ -352,7 +340,7 @@ fn what_many_show_finely_keeps_no_coarse_rows_and_what_few_do_keeps_all() {
         "{still_coarse} of {finely}"
     );
     // Of a place that too few show finely, all fine pixels stay, however little memory there is.
-    let (scene, atlas) = scene_in(&mesh, FINE);
+    let (scene, atlas) = scene_in(FINE);
     let little = Decimator {
         scene: &scene,
         atlas: &atlas,

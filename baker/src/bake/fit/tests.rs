@@ -69,6 +69,25 @@ fn plan(scales: &[f32]) -> Plan {
     }
 }
 
+/// On the subset from `enough` rows on.
+fn cross_validated(iterations: u32, enough: u64) -> Smoothness {
+    Smoothness::CrossValidated {
+        iterations,
+        enough,
+        to_the_last: false,
+    }
+}
+
+/// The processor with these views.
+fn native(scene: &Scene, atlas: &Atlas, views: &[View], taps: u32) -> Native {
+    let (blend, memory) = (Blend::Linear, Memory::Full);
+    let mut native = Native::new(scene.clone(), ties(atlas), taps, blend, memory);
+    for view in views {
+        native.add_view(view).expect("the processor does not fail");
+    }
+    native
+}
+
 fn baked(views: &[View], plan: &Plan) -> (Texture, Fitted) {
     baked_from(views, plan, true)
 }
@@ -77,15 +96,11 @@ fn baked(views: &[View], plan: &Plan) -> (Texture, Fitted) {
 fn baked_from(views: &[View], plan: &Plan, given: bool) -> (Texture, Fitted) {
     let scene = Scene::new(&cube(), TEXTURE);
     let atlas = Atlas::new(&scene);
-    let blend = Blend::Linear;
-    let mut native = Native::new(scene.clone(), ties(&atlas), plan.taps, blend, Memory::Full);
-    for view in views {
-        native.add_view(view).expect("the processor does not fail");
-    }
+    let mut native = native(&scene, &atlas, views, plan.taps);
     let (start, observed) = start(&mut native, &scene, &atlas).expect("likewise");
     let fitted = fit(&mut native, plan, given.then_some(start), |_, _| ()).expect("likewise");
     let texels = native.read_texels().expect("likewise");
-    let texture = gutter::gutter(texels, &observed, &atlas, TEXTURE, blend);
+    let texture = gutter::gutter(texels, &observed, &atlas, TEXTURE, Blend::Linear);
     (texture, fitted)
 }
 
@@ -154,11 +169,7 @@ fn noisy_views_want_a_smoother_texture_than_clean_ones() {
 fn a_subset_of_the_rows_finds_about_the_same_smoothness_and_the_texture_is_as_good() {
     let by = |enough: u64| {
         let mut plan = Plan::new(Quality::Standard);
-        plan.smoothness = Smoothness::CrossValidated {
-            iterations: 6,
-            enough,
-            to_the_last: false,
-        };
+        plan.smoothness = cross_validated(6, enough);
         plan
     };
     let views = noisy(views(VIEWS), 2.0);
@@ -183,17 +194,10 @@ fn where_the_subset_shows_next_to_nothing_all_rows_find_the_smoothness() {
     let scene = Scene::new(&mesh, 32 * 48);
     let atlas = Atlas::new(&scene);
     let by = |enough: u64| {
-        let mut native = Native::new(scene.clone(), ties(&atlas), 2, Blend::Linear, Memory::Full);
-        for view in views(VIEWS) {
-            native.add_view(&view).expect("the processor does not fail");
-        }
+        let mut native = native(&scene, &atlas, &views(VIEWS), 2);
         start(&mut native, &scene, &atlas).expect("likewise");
         let mut plan = Plan::new(Quality::Draft);
-        plan.smoothness = Smoothness::CrossValidated {
-            iterations: 6,
-            enough,
-            to_the_last: false,
-        };
+        plan.smoothness = cross_validated(6, enough);
         let fitted = fit(&mut native, &plan, None, |_, _| ()).expect("likewise");
         (fitted.smoothness, fitted.iterations)
     };
@@ -206,11 +210,7 @@ fn texels_that_the_fit_is_given_are_those_that_it_would_read() {
     // the fit was given.
     for enough in [u64::MAX, 1] {
         let plan = Plan {
-            smoothness: Smoothness::CrossValidated {
-                iterations: 3,
-                enough,
-                to_the_last: false,
-            },
+            smoothness: cross_validated(3, enough),
             ..plan(&[0.06, 0.03])
         };
         let [given, read] = [true, false].map(|given| baked_from(&views(VIEWS), &plan, given));
@@ -232,10 +232,7 @@ fn too_few_views_to_leave_one_out_take_a_fixed_smoothness() {
 fn progress_never_falls_back_and_ends_at_all_of_it() {
     let scene = Scene::new(&cube(), 24);
     let atlas = Atlas::new(&scene);
-    let mut native = Native::new(scene.clone(), ties(&atlas), 2, Blend::Linear, Memory::Full);
-    for view in views(VIEWS) {
-        native.add_view(&view).expect("the processor does not fail");
-    }
+    let mut native = native(&scene, &atlas, &views(VIEWS), 2);
     native.average().expect("likewise");
     let mut texels = native.read_texels().expect("likewise");
     fill::fill(&scene, &atlas, &mut texels);
