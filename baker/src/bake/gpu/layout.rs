@@ -45,6 +45,8 @@ const _: () = assert!(
     PIXEL_LANES == BLOCK,
     "a workgroup of footprint.wgsl is a block"
 );
+/// Pixels of a block.
+pub(super) const PIXELS: usize = (BLOCK * BLOCK) as usize;
 /// Words of the tally, and the distance of its counters: a cache sector of real GPUs.
 pub(super) const TALLY_WORDS: usize = 2048;
 const TALLY_STRIDE: usize = 8;

@@ -7,12 +7,12 @@
 use std::sync::Arc;
 
 use super::batch::Batch;
-use super::device::{Device, GpuError};
-use super::layout::{GROUPS_ACROSS, REGIONS, Region, TRIANGLE_LANES};
+use super::device::{ATOMICS, Device, GpuError};
+use super::layout::{GROUPS_ACROSS, PIXELS, REGIONS, Region, TRIANGLE_LANES};
 use super::memory::{Budget, Buffer, Held, Maker, OnDevice, STORAGE, write};
 use super::shaders::{FOOTPRINT_DRAWN, FOOTPRINT_NEAREST, NEAREST, RASTER, Shader};
 use super::stage::{Compiled, bind};
-use super::tiles::{PIXELS, Shape};
+use super::tiles::Shape;
 use crate::bake::scene::Scene;
 
 /// How a device finds the nearest triangles.
@@ -57,9 +57,6 @@ impl Way {
         }
     }
 }
-
-pub(super) const ATOMICS: wgpu::Features =
-    wgpu::Features::SHADER_INT64.union(wgpu::Features::SHADER_INT64_ATOMIC_MIN_MAX);
 
 /// Bytes of an indirect dispatch's three numbers.
 const GROUPS: u64 = 12;

@@ -11,7 +11,7 @@ use super::batch::Batch;
 use super::device::{Device, GpuError};
 use super::error::{now, under_way};
 use super::layout::{GROUPS_ACROSS, Patches};
-use super::shaders::{Kind, Over, Shader};
+use super::shaders::{Over, Shader, bind_layout};
 
 #[derive(Debug)]
 pub(super) struct Compiled {
@@ -143,48 +143,6 @@ impl Shader {
             over_row_bins,
         })
     }
-}
-
-pub(super) fn bind_layout(
-    device: &wgpu::Device,
-    label: &str,
-    bindings: &[(&str, Kind)],
-) -> wgpu::BindGroupLayout {
-    let buffer = |ty| wgpu::BindingType::Buffer {
-        ty,
-        has_dynamic_offset: false,
-        min_binding_size: None,
-    };
-    let texture = |sample_type| wgpu::BindingType::Texture {
-        sample_type,
-        view_dimension: wgpu::TextureViewDimension::D2,
-        multisampled: false,
-    };
-    let entries: Vec<_> = (0..)
-        .zip(bindings)
-        .map(|(binding, (_, kind))| wgpu::BindGroupLayoutEntry {
-            binding,
-            visibility: match kind {
-                // The vertex stage reads these two kinds as well.
-                Kind::Uniform | Kind::Read => {
-                    wgpu::ShaderStages::COMPUTE | wgpu::ShaderStages::VERTEX
-                }
-                Kind::Write | Kind::Ids => wgpu::ShaderStages::COMPUTE,
-            },
-            ty: match kind {
-                Kind::Uniform => buffer(wgpu::BufferBindingType::Uniform),
-                Kind::Read => buffer(wgpu::BufferBindingType::Storage { read_only: true }),
-                Kind::Write => buffer(wgpu::BufferBindingType::Storage { read_only: false }),
-                Kind::Ids => texture(wgpu::TextureSampleType::Uint),
-            },
-            count: None,
-        })
-        .collect();
-    let descriptor = wgpu::BindGroupLayoutDescriptor {
-        label: Some(label),
-        entries: &entries,
-    };
-    device.create_bind_group_layout(&descriptor)
 }
 
 pub(super) fn bind(

@@ -18,7 +18,7 @@ use proto::table::{Camera, View};
 
 use super::batch::Batch;
 use super::device::{Device, GpuError};
-use super::layout::{self, GROUPS_ACROSS};
+use super::layout::{self, GROUPS_ACROSS, PIXELS};
 use super::memory::{Budget, Buffer, Held, Maker, OnDevice, STORAGE, UNIFORM, write};
 use super::raster::{Drawing, Raster, WORD, Way};
 use super::row_store;
@@ -26,7 +26,7 @@ use super::stage::{Compiled, bind};
 use crate::bake::backend::BLOCK;
 use crate::bake::scene::Scene;
 use crate::bake::window::Window;
-pub(super) use cut::{Drawn, PIXELS, Part, Shape, parts};
+pub(super) use cut::{Drawn, Part, Shape, parts};
 pub(super) use together::{Room, Taken, map_words};
 
 /// Possible numbers of blocks of a tile; the largest that fits is taken.

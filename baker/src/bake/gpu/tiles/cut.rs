@@ -5,13 +5,11 @@
 
 use proto::table::View;
 
+use super::super::layout::PIXELS;
 use super::super::visible::Shown;
 use crate::bake::backend::BLOCK;
 use crate::bake::footprint::MIN_ALPHA;
 use crate::bake::pixel_mask::ViewMask;
-
-/// Pixels of a block.
-pub(in crate::bake::gpu) const PIXELS: usize = (BLOCK * BLOCK) as usize;
 
 /// Limits of a tile, or of a part of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,8 +3,9 @@
 //! For one window a view often has only a few hundred scattered blocks. A tile of those takes a device nearly as long
 //! as one of thousands.
 
+use super::super::layout::PIXELS;
 use super::super::raster::Way;
-use super::{PIXELS, Shape};
+use super::Shape;
 use crate::bake::backend::BLOCK;
 
 /// Room of a tile for maps, in maps of full-size regions. Most regions are smaller, so more of them fit.
