@@ -109,6 +109,23 @@ impl GpuError {
         }
     }
 
+    /// `what` needs more bytes than there are.
+    pub(super) fn out_of_memory(what: &str, bytes: u64, why: impl Into<String>) -> Self {
+        Self::OutOfMemory {
+            what: what.to_owned(),
+            bytes,
+            why: why.into(),
+        }
+    }
+
+    /// A call that this crate must not make.
+    pub(super) fn refused(label: &str, text: impl Into<String>) -> Self {
+        Self::Refused {
+            label: label.to_owned(),
+            text: text.into(),
+        }
+    }
+
     /// The code that the supervisor acts on.
     #[must_use]
     pub fn code(&self) -> Code {

@@ -137,6 +137,7 @@ const TILE_WGSL: &str = include_str!("../tile.wgsl");
 const PATCH_WGSL: &str = include_str!("../patch.wgsl");
 const ROWS_WGSL: &str = include_str!("../rows.wgsl");
 const NEAR_WGSL: &str = include_str!("../near.wgsl");
+const NEAR_TEXELS_WGSL: &str = include_str!("../near_texels.wgsl");
 const TEXELS_WGSL: &str = include_str!("../texels.wgsl");
 const DISPLAY_WGSL: &str = include_str!("../display.wgsl");
 
@@ -184,7 +185,7 @@ const fn footprint_bindings(ids: Kind) -> [(&'static str, Kind); 14] {
         ("new_rows", Kind::Write),
         ("new_words", Kind::Write),
         ("squares", Kind::Read),
-        ("marks", Kind::Write),
+        ("visible", Kind::Write),
         ("places", Kind::Read),
     ]
 }
@@ -277,6 +278,7 @@ pub(super) static RESIDUAL: Shader = Shader {
         PATCH_WGSL,
         ROWS_WGSL,
         NEAR_WGSL,
+        NEAR_TEXELS_WGSL,
         DISPLAY_WGSL,
     ],
     bindings: &[
@@ -303,6 +305,7 @@ pub(super) static DEVIATION: Shader = Shader {
         PATCH_WGSL,
         ROWS_WGSL,
         NEAR_WGSL,
+        NEAR_TEXELS_WGSL,
         TEXELS_WGSL,
         DISPLAY_WGSL,
     ],
@@ -342,7 +345,7 @@ pub(super) static NORMAL: Shader = Shader {
         ("trusted", Kind::Write),
     ],
     entries: &[
-        ("tie", Over::Rows),
+        ("weigh_seams", Over::Rows),
         ("bound", Over::Rows),
         ("diagonal", Over::Rows),
         ("defect", Over::Rows),
