@@ -17,15 +17,7 @@
 @compute @workgroup_size(ROW_LANES)
 fn deviate(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     let turns = open(group, lane);
-    for (var place = own_lane; place < places_here(); place += ROW_LANES) {
-        let texel = texel_of(place);
-        var value = vec3(0.0);
-        if texel != NOWHERE {
-            value = vec3(x_r[texel], x_g[texel], x_b[texel]);
-        }
-        set_near(place, value);
-    }
-    workgroupBarrier();
+    load_near();
     for (var turn = 0u; turn < turns; turn++) {
         take(turn);
         let sum = predicted();

@@ -25,8 +25,8 @@
 // First texel of each square of the texture in the window (window.rs). Not read where the window is the whole texture.
 @group(1) @binding(11) var<storage, read> squares: array<u32>;
 // For each block of all views, the bits of the windows that it shows; then, for each square of the texture, the bits of
-// the windows that own it or a square beside it (gpu/marks.rs). Unused where `regions[region].squares_at` is 0.
-@group(1) @binding(12) var<storage, read_write> marks: array<u32>;
+// the windows that own it or a square beside it (gpu/visible.rs). Unused where `regions[region].squares_at` is 0.
+@group(1) @binding(12) var<storage, read_write> visible: array<u32>;
 // Column and line of each listed block in its region, twelve bits each, and the region; then the data of nearest.wgsl.
 @group(1) @binding(13) var<storage, read> places: array<u32>;
 
@@ -144,7 +144,7 @@ fn footprint(
         crowded = atomicLoad(&wanted);
         if regions[region].squares_at != 0u {
             let block = (regions[region].origin + pixel) / BLOCK;
-            marks[regions[region].first_block + block.y * (regions[region].blocks & 0xffffu) + block.x] = atomicLoad(&shown);
+            visible[regions[region].first_block + block.y * (regions[region].blocks & 0xffffu) + block.x] = atomicLoad(&shown);
         }
         reserve_boxes();
     }
@@ -416,7 +416,7 @@ fn meets(pixel: vec2<u32>, tap: u32) -> bool {
     let first = vec2<u32>(met[tap]);
     belongs |= regions[region].core.y == 0u || (square(first) & COARSE) == 0u;
     if regions[region].squares_at != 0u {
-        shows |= marks[regions[region].squares_at + nth_square(first)];
+        shows |= visible[regions[region].squares_at + nth_square(first)];
     }
     return true;
 }

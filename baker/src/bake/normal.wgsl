@@ -125,7 +125,7 @@ fn scatter(value: vec3<f32>) {
 // Weight of a seam constraint for each channel: the seam ratio times the mean λ (v) of its texels, whose weights sum to
 // 1 on either side; 0 where one of them has no λ.
 @compute @workgroup_size(ROW_LANES)
-fn tie(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+fn weigh_seams(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     let turns = open(group, lane);
     fetch(true);
     for (var turn = 0u; turn < turns; turn++) {

@@ -29,18 +29,6 @@ var<workgroup> squares_low: array<atomic<u32>, GATHERED>;
 var<workgroup> squares_high: array<atomic<u32>, GATHERED>;
 var<workgroup> seen_rows: array<atomic<u32>, GATHERED>;
 
-fn load_near() {
-    for (var place = own_lane; place < places_here(); place += ROW_LANES) {
-        let texel = texel_of(place);
-        var value = vec3(0.0);
-        if texel != NOWHERE {
-            value = vec3(x_r[texel], x_g[texel], x_b[texel]);
-        }
-        set_near(place, value);
-    }
-    workgroupBarrier();
-}
-
 // The view of the invocation's row: the last whose first block is not after the row's. Call it with a row only.
 fn own_view() -> u32 {
     var low = 0u;

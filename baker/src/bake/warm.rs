@@ -107,7 +107,7 @@ impl Warm {
         let (hand, handed) = mpsc::channel::<Pipelines>();
         let work = move || {
             let mut pipelines = handed.recv().ok()?;
-            pipelines.foresee(&options, expected);
+            pipelines.preallocate(&options, expected);
             Some(pipelines)
         };
         // Without a thread, all is allocated when it is needed.

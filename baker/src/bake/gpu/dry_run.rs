@@ -144,7 +144,7 @@ impl DryRun {
             tile: tiles::bytes(shape.blocks, taps),
             shape,
             tile_room,
-            pool: row_store::room(words),
+            pool: layout::Pool::of_words(words),
             size: scene.window.size,
             texels: scene.texels() as u32,
             planes: scene.texels().max(room) as u32,
@@ -165,7 +165,7 @@ impl DryRun {
             let mut held = vec![
                 tiles::texel_coords(make, scene)?,
                 tiles::squares(make, scene)?,
-                tiles::marks(make, 0)?,
+                tiles::visible(make, 0)?,
             ];
             held.extend(raster::mesh(make, scene)?);
             Ok(held)

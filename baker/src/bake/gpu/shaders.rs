@@ -89,11 +89,55 @@ pub(super) const ROWS: &[(&str, Kind)] = &[
     ("row_bins", Kind::Read),
 ];
 
+/// Layout of a group of these bindings.
+pub(super) fn bind_layout(
+    device: &wgpu::Device,
+    label: &str,
+    bindings: &[(&str, Kind)],
+) -> wgpu::BindGroupLayout {
+    let buffer = |ty| wgpu::BindingType::Buffer {
+        ty,
+        has_dynamic_offset: false,
+        min_binding_size: None,
+    };
+    let texture = |sample_type| wgpu::BindingType::Texture {
+        sample_type,
+        view_dimension: wgpu::TextureViewDimension::D2,
+        multisampled: false,
+    };
+    let entries: Vec<_> = (0..)
+        .zip(bindings)
+        .map(|(binding, (_, kind))| wgpu::BindGroupLayoutEntry {
+            binding,
+            visibility: match kind {
+                // The vertex stage reads these two kinds as well.
+                Kind::Uniform | Kind::Read => {
+                    wgpu::ShaderStages::COMPUTE | wgpu::ShaderStages::VERTEX
+                }
+                Kind::Write | Kind::Ids => wgpu::ShaderStages::COMPUTE,
+            },
+            ty: match kind {
+                Kind::Uniform => buffer(wgpu::BufferBindingType::Uniform),
+                Kind::Read => buffer(wgpu::BufferBindingType::Storage { read_only: true }),
+                Kind::Write => buffer(wgpu::BufferBindingType::Storage { read_only: false }),
+                Kind::Ids => texture(wgpu::TextureSampleType::Uint),
+            },
+            count: None,
+        })
+        .collect();
+    let descriptor = wgpu::BindGroupLayoutDescriptor {
+        label: Some(label),
+        entries: &entries,
+    };
+    device.create_bind_group_layout(&descriptor)
+}
+
 const TALLY_WGSL: &str = include_str!("../tally.wgsl");
 const TILE_WGSL: &str = include_str!("../tile.wgsl");
 const PATCH_WGSL: &str = include_str!("../patch.wgsl");
 const ROWS_WGSL: &str = include_str!("../rows.wgsl");
 const NEAR_WGSL: &str = include_str!("../near.wgsl");
+const NEAR_TEXELS_WGSL: &str = include_str!("../near_texels.wgsl");
 const TEXELS_WGSL: &str = include_str!("../texels.wgsl");
 const DISPLAY_WGSL: &str = include_str!("../display.wgsl");
 
@@ -141,7 +185,7 @@ const fn footprint_bindings(ids: Kind) -> [(&'static str, Kind); 14] {
         ("new_rows", Kind::Write),
         ("new_words", Kind::Write),
         ("squares", Kind::Read),
-        ("marks", Kind::Write),
+        ("visible", Kind::Write),
         ("places", Kind::Read),
     ]
 }
@@ -234,6 +278,7 @@ pub(super) static RESIDUAL: Shader = Shader {
         PATCH_WGSL,
         ROWS_WGSL,
         NEAR_WGSL,
+        NEAR_TEXELS_WGSL,
         DISPLAY_WGSL,
     ],
     bindings: &[
@@ -260,6 +305,7 @@ pub(super) static DEVIATION: Shader = Shader {
         PATCH_WGSL,
         ROWS_WGSL,
         NEAR_WGSL,
+        NEAR_TEXELS_WGSL,
         TEXELS_WGSL,
         DISPLAY_WGSL,
     ],
@@ -299,7 +345,7 @@ pub(super) static NORMAL: Shader = Shader {
         ("trusted", Kind::Write),
     ],
     entries: &[
-        ("tie", Over::Rows),
+        ("weigh_seams", Over::Rows),
         ("bound", Over::Rows),
         ("diagonal", Over::Rows),
         ("defect", Over::Rows),
