@@ -1,6 +1,7 @@
-//! How a stage reports work: [`Progress`] for whoever listens, [`PhaseClock`] for the report.
+//! How a stage reports work: [`Progress`] for whoever listens, [`PhaseClock`] for the report, [`Stages`] for both.
 
 mod beside;
+mod stages;
 mod ticker;
 
 use std::time::{Duration, Instant};
@@ -11,6 +12,7 @@ use proto::recorder::{Recorder, State};
 use crate::{last_words, pace};
 
 pub(crate) use beside::{Strand, both, said};
+pub(crate) use stages::{Stage, Stages, timed_unit};
 pub(crate) use ticker::{Ticker, ticked, ticking};
 
 /// Receives progress. Called from many threads. Counts are of work done, never of time.

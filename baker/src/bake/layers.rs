@@ -14,17 +14,19 @@ use std::time::Instant;
 
 use proto::job::Blend;
 use proto::message::{Failure, LayerFit};
-use proto::table::{Layer, LayerSet, LayerTexture, LayeredView, pack_normal};
+use proto::table::{Layer, LayerSet, LayerTexture, LayeredView, View, pack_normal};
 use rayon::prelude::*;
 
 use super::backend::Backend;
 use super::colour::{Space, to_byte};
-use super::fit_texture::{Fit, FitContext, FittedTexture, Taken, doubted, ties};
-use super::refine::Refiner;
+use super::error::failure;
+use super::fit_context::{Fit, FitContext, Wanted, ties};
+use super::fit_texture::{FittedTexture, Taken, doubted, fit_texture};
+use super::intake::{Came, Done, Intake, cut, hand_over};
 use super::subdomains::Subdomains;
+use super::summary::psnr_of;
 use super::view_source::ViewSource;
-use super::{failure, psnr};
-use crate::progress::{PhaseClock, unit};
+use crate::progress::unit;
 
 /// A fit of normals below this PSNR was likely read in other axes than it was written in: that gives 12 dB on a ball.
 const CONTRADICTION: f32 = 20.0;
@@ -32,74 +34,42 @@ const CONTRADICTION: f32 = 20.0;
 /// For each channel of the fit, a layer and its channel.
 type Slots = [(Layer, usize); 3];
 
-/// Fits every layer that a fitted view has; `sets` holds the layers of each such view.
+/// Fits every layer that a fitted view has, in the subdomains of the base colour, if it has `parts`.
+///
+/// # Errors
+/// Those of the source and of the adapter, or no view shows a channel.
 pub(super) fn bake(
     context: &FitContext<'_>,
     backend: &mut dyn Backend,
-    refiner: &Refiner<'_>,
+    intake: &Intake<'_>,
     parts: Option<&Subdomains>,
-    sets: &[LayerSet],
     blend: Blend,
-    supply: &mut impl ViewSource,
-    clock: &mut PhaseClock,
+    source: &mut impl ViewSource,
 ) -> Result<Vec<LayerFit>, Failure> {
     let mut fits = Vec::new();
-    let mut views = sets.len() as u64;
-    for set in together(sets) {
+    let mut before = intake.sets.len() as u64;
+    for set in together(&intake.sets) {
         let begun = Instant::now();
-        let space = space(set, blend);
-        let slots = slots(set);
-        let plan = context.plan;
-        context
-            .progress
-            .expect("a texture's buffers", context.step + crate::pace::ADAPTER);
-        if parts.is_none() {
-            let ties = ties(context.atlas, &context.scene.window);
-            backend
-                .reset(context.scene, &ties, plan.taps, space.blend())
-                .map_err(failure)?;
-        }
-        unit();
-        supply.again()?;
-        let (mut with, mut apart) = (0, Vec::new());
-        while let Some((layered, has)) = supply.next(set)? {
-            if layered.view.holdout || !set.iter().all(|layer| has.has(layer)) {
-                continue;
-            }
-            let LayeredView { mut view, layers } = layered;
-            mix(&slots, &layers, &mut view.pixels);
-            if let Some(camera) = refiner.camera(view.index) {
-                view.camera = camera;
-            }
-            match parts {
-                Some(_) => apart.push(context.cut(view, false, refiner.decimation(), None)),
-                None => {
-                    let decimation = refiner.decimation();
-                    context.take_in(backend, view, false, views, decimation, None, clock)?;
-                }
-            }
-            (views, with) = (views + 1, with + 1);
-        }
-        let taken = match parts {
-            Some(parts) => Taken::InParts(parts, &apart),
-            None => Taken::All,
+        let fitting = Fitting {
+            context,
+            intake,
+            parts,
+            set,
+            space: space(set, blend),
+            slots: slots(set),
         };
-        let explained = context.explain(backend, &taken, space, false, None, clock);
-        let explained = explained.map_err(|failure| name(failure, set))?;
-        if let Some(doubted) = doubted(&explained.fit.fitted) {
-            context.progress.warning(&named(&doubted, set));
-        }
+        let (fitted, with) = fitting.fit(backend, before, source)?;
+        before += u64::from(with);
         for layer in set.iter() {
-            supply.put(&LayerTexture {
+            source.put(&LayerTexture {
                 layer,
                 size: context.scene.size,
-                texels: texels(layer, &slots, &explained),
+                texels: texels(layer, &fitting.slots, &fitted),
             })?;
         }
-        let seconds = begun.elapsed().as_secs_f64();
-        for fit in report(set, with, &explained, seconds) {
+        for fit in report(set, with, &fitted, begun.elapsed().as_secs_f64()) {
             if fit.name == Layer::Normal && fit.psnr_db < CONTRADICTION {
-                context.progress.warning(&format!(
+                context.stages.progress.warning(&format!(
                     "the views contradict each other about normals ({:.1} dB), as they do with another normal_space: \
                      \"world\" and \"camera\" are the choices",
                     fit.psnr_db
@@ -110,6 +80,81 @@ pub(super) fn bake(
     }
     fits.sort_by_key(|fit| fit.name);
     Ok(fits)
+}
+
+/// One set of layers that is fitted at once.
+struct Fitting<'a> {
+    context: &'a FitContext<'a>,
+    intake: &'a Intake<'a>,
+    parts: Option<&'a Subdomains>,
+    set: LayerSet,
+    space: Space,
+    slots: Slots,
+}
+
+impl Fitting<'_> {
+    /// Fits the views that have the set, after `before` other views. Returns their number, too.
+    fn fit(
+        &self,
+        backend: &mut dyn Backend,
+        before: u64,
+        source: &mut impl ViewSource,
+    ) -> Result<(FittedTexture, u32), Failure> {
+        let (context, set) = (self.context, self.set);
+        let progress = context.stages.progress;
+        progress.expect("a texture's buffers", context.step + crate::pace::ADAPTER);
+        if self.parts.is_none() {
+            let (scene, taps) = (context.scene, context.plan.taps);
+            let ties = ties(context.atlas, &scene.window);
+            backend
+                .again(scene, &ties, taps, self.space.blend())
+                .map_err(failure)?;
+        }
+        unit();
+        let (mut with, mut apart) = (0, Vec::new());
+        Intake::again(source, set, |layered, has| {
+            if !set.iter().all(|layer| has.has(layer)) {
+                return Ok(());
+            }
+            let cut = || self.cut(layered);
+            match self.parts {
+                Some(_) => apart.push(cut()),
+                None => hand_over(context, backend, before + u64::from(with), cut)?,
+            }
+            with += 1;
+            Ok(())
+        })?;
+        let taken = match self.parts {
+            Some(parts) => Taken::InParts(parts, &apart),
+            None => Taken::All,
+        };
+        let wanted = Wanted {
+            space: self.space,
+            maps: false,
+        };
+        let fitted = fit_texture(context, backend, &taken, wanted, None);
+        let fitted = fitted.map_err(|failure| name(failure, set))?;
+        if let Some(doubted) = doubted(&fitted.fit.fitted) {
+            progress.warning(&named(&doubted, set));
+        }
+        Ok((fitted, with))
+    }
+
+    /// The view of these layers, with the base colour's camera and decimation. Exposures belong to colours alone.
+    fn cut(&self, LayeredView { mut view, layers }: LayeredView) -> View {
+        let refiner = &self.intake.refiner;
+        mix(&self.slots, &layers, &mut view.pixels);
+        if let Some(camera) = refiner.camera(view.index) {
+            view.camera = camera;
+        }
+        let done = Done::Before;
+        cut(
+            self.context,
+            Came { view, done },
+            refiner.decimation(),
+            None,
+        )
+    }
 }
 
 /// Names the channel in the failure: that nothing shows it is the user's to find.
@@ -236,10 +281,7 @@ fn report(
     explained: &FittedTexture,
     seconds: f64,
 ) -> impl Iterator<Item = LayerFit> {
-    let residuals = &explained.fit.fitted.residuals;
-    let pixels: u64 = residuals.iter().map(|view| view.rows).sum();
-    let squares: f64 = residuals.iter().map(|view| view.sum_squares).sum();
-    let psnr_db = psnr(squares / pixels.max(1) as f64);
+    let (psnr_db, pixels) = psnr_of(&explained.fit.fitted.residuals);
     let seam_residual = explained.seam_residual;
     set.iter().map(move |name| LayerFit {
         name,
@@ -254,6 +296,7 @@ fn report(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bake::fit::{Course, Fitted};
 
     fn set(layers: &[Layer]) -> LayerSet {
         layers.iter().copied().collect()
@@ -317,13 +360,13 @@ mod tests {
                 let fit = Fit {
                     texels: vec![[r, g, b, 0].map(|byte| f32::from(byte) / 255.0)],
                     observed: vec![1.0],
-                    fitted: super::super::fit::Fitted {
+                    fitted: Fitted {
                         smoothness: 0.0,
                         scale: 0.0,
                         iterations: 0,
                         residuals: Vec::new(),
                         outliers: Vec::new(),
-                        course: super::super::fit::Course::default(),
+                        course: Course::default(),
                     },
                     deviations: None,
                     rows: proto::plan::RowsHeld::default(),

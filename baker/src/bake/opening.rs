@@ -6,7 +6,7 @@ use proto::message::Failure;
 
 use super::atlas::Atlas;
 use super::backend::Backend;
-use super::fit_texture::ties;
+use super::fit_context::ties;
 use super::gpu::{self, Expected};
 use super::native::Native;
 use super::plan::Plan;

@@ -29,33 +29,26 @@
 mod plan;
 mod shown;
 
-use std::borrow::Cow;
 use std::thread::{self, Scope, ScopedJoinHandle};
+use std::time::Duration;
 
 use proto::message::{Failure, Phase};
 use proto::plan::RowsHeld;
 use proto::table::View;
 use rayon::prelude::*;
 
-use super::backend::{Backend, Ties, ViewResiduals};
-use super::colour::Space;
+use super::backend::{Backend, BackendError, Ties, ViewResiduals};
+use super::error::failure;
 use super::fill::{Tones, fill_far};
-use super::fit;
-use super::fit_texture::{Fit, FitContext, ties};
+use super::fit::{self, Course, Fitted};
+use super::fit_context::{Fit, FitContext, Wanted, read_finite, ties};
 use super::raster::NOTHING;
 use super::scene::Scene;
+use super::seams::Mending;
 use super::window::Window;
-use super::{failure, read_finite};
-use crate::progress::PhaseClock;
+use crate::progress::Progress;
 use crate::step_times::timed;
-use plan::sparser;
 pub(super) use plan::{Subdomains, first_window};
-
-/// Result of fitting one window.
-struct Part {
-    texels: Vec<[f32; 4]>,
-    held: RowsHeld,
-}
 
 /// What an adapter is given of a window beside the views, and the window's place in the texture.
 struct Given {
@@ -124,225 +117,253 @@ impl Known {
 
 /// Fits `views` subdomain by subdomain, and prepares the next one on `threads` meanwhile. The adapter starts without
 /// views, and ends with those of the last band.
+///
+/// # Errors
+/// The adapter's failures; lack of memory where the rows of the smallest window do not fit.
 pub(super) fn fit<'scope, 'env>(
     threads: &'scope Scope<'scope, 'env>,
     context: &'env FitContext<'env>,
     backend: &mut dyn Backend,
-    parts: &Subdomains,
-    views: &[View],
-    space: Space,
-    maps: bool,
-    clock: &mut PhaseClock,
+    (parts, views): (&Subdomains, &[View]),
+    wanted: Wanted,
 ) -> Result<Fit, Failure> {
-    let (scene, progress) = (context.scene, context.progress);
-    let size = scene.size as usize;
-    let all = f64::from(parts.count()) + 1.0;
-    let told = |done: f64| progress.progress(Phase::Fit, (1000.0 * done / all) as u64, 1000);
-    told(0.0);
-    let mut known = Known {
-        texels: vec![[0.0; 4]; scene.texels()],
-        tones: Tones::none(scene),
+    let texels = context.scene.texels();
+    let mut sweep = Sweep {
+        report: Report {
+            progress: context.stages.progress,
+            all: f64::from(parts.count()) + 1.0,
+            step: context.step,
+        },
+        threads,
+        context,
+        backend,
+        parts,
+        views,
+        wanted,
+        bands: parts.bands.iter().rev().cloned().collect(),
+        next: None,
+        known: Known {
+            texels: vec![[0.0; 4]; texels],
+            tones: Tones::none(context.scene),
+        },
+        before: None,
+        observed: vec![0.0; texels],
+        deviations: wanted.maps.then(|| vec![-1.0; texels]),
+        residuals: Vec::new(),
+        rows: RowsHeld::default(),
+        mending: None,
     };
-    let mut begin = |backend: &mut dyn Backend,
-                     given: Given,
-                     foreseen: Option<&[Window]>,
-                     anyway,
-                     before: Option<Done>,
-                     clock: &mut PhaseClock| {
-        let (views, known) = ((views, space), &mut known);
-        begin(
-            context, backend, given, foreseen, views, anyway, before, known, clock,
-        )
-    };
-    let mut bands: Vec<Cow<'_, Window>> = parts.bands.iter().rev().map(Cow::Borrowed).collect();
-    // While a device fits, the processor prepares its next input.
-    let apart = backend.is_apart();
-    let beside = |band: Option<&Cow<'_, Window>>| {
-        let band = band.filter(|_| apart)?.clone().into_owned();
-        let builder = thread::Builder::new().name("band".to_owned());
-        builder
-            .spawn_scoped(threads, move || Given::of(context, &band))
-            .ok()
-    };
-    let mut rehearsal = Cow::Borrowed(&parts.rehearsal);
-    loop {
-        let sparser = sparser(&rehearsal);
-        let strips = clock.time(Phase::Raster, || Given::of(context, &rehearsal));
-        let (bands, anyway) = (Some(parts.bands.as_slice()), sparser.is_none());
-        let begun = begin(backend, strips, bands, anyway, None, clock)?;
-        if begun.is_some() {
-            break;
-        }
-        // Rows built again for each pass take longer than building all of them once more.
-        rehearsal = sparser.map_or(rehearsal, Cow::Owned);
+    sweep.report.windows(0.0);
+    let fitted = sweep.pilot()?;
+    while let Some(band) = sweep.bands.pop() {
+        sweep.band(band, &fitted.course)?;
     }
-    let mut next = beside(bands.last());
-    let mut fitted = clock
-        .time(Phase::Fit, || {
-            let plan = context.plan.of_strips();
-            fit::fit(backend, &plan, None, |done, total| {
-                told(f64::from(done) / f64::from(total.max(1)));
-                progress.expect("a step of the fit", context.step);
-            })
-        })
-        .map_err(failure)?;
+    Ok(sweep.finish(fitted))
+}
 
-    let mut observed = vec![0.0; scene.texels()];
-    let mut deviations = maps.then(|| vec![-1.0; scene.texels()]);
-    let mut residuals: Vec<ViewResiduals> = Vec::new();
-    let mut rows = RowsHeld::default();
-    let mut count = 0;
-    let mut mending = None;
-    let mut before = None;
-    while let Some(band) = bands.pop() {
-        let (band, course) = (&*band, &fitted.course);
-        let halves = parts.halves(band);
-        let given = || match next.take().map(ScopedJoinHandle::join) {
-            None => Given::of(context, band),
-            Some(given) => given.unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-        };
-        let given = clock.time(Phase::Raster, || timed("what is given", given));
-        let anyway = halves.is_none();
-        let begun = begin(backend, given, None, anyway, before.take(), clock)?;
-        let Some(Begun {
-            places,
-            weights,
-            filled,
-        }) = begun
-        else {
-            let halves = halves.into_iter().flatten();
-            bands.extend(halves.rev().map(Cow::Owned));
-            continue;
-        };
-        next = beside(bands.last());
-        let to = band.core().start * size;
-        let core = band.of_core(&weights);
-        observed[to..][..core.len()].copy_from_slice(core);
-        count += 1;
-        let of = |lines: usize| f64::from(parts.count()) * lines as f64 / size as f64;
-        let (from, own) = (1.0 + of(band.core().start), of(band.core().len()));
-        let done = |done: u32| {
-            told(from + own * f64::from(done) / f64::from(course.iterations()));
-            progress.expect("a step of the fit", context.step);
-        };
-        let fit = || {
-            fit::replay(backend, course, done)?;
-            // Residuals of rows in the margin belong to another band.
-            backend.narrow(true)?;
-            add(&mut residuals, backend.residuals()?);
-            backend.narrow(false)?;
-            let texels = timed("read texels", || read_finite(backend))?;
-            Ok(Part {
-                texels,
-                held: backend.rows_held(),
-            })
-        };
-        let last = bands.is_empty();
-        let (part, made) = clock.time(Phase::Fit, || {
-            context.beside_mending(apart && last, &observed, space, fit)
+/// Reports the fitted windows, the pilot fit among them.
+#[derive(Clone, Copy)]
+struct Report<'a> {
+    progress: &'a dyn Progress,
+    all: f64,
+    /// Expected duration of a step of a fit.
+    step: Duration,
+}
+
+impl Report<'_> {
+    fn windows(&self, done: f64) {
+        let done = (1000.0 * done / self.all) as u64;
+        self.progress.progress(Phase::Fit, done, 1000);
+    }
+
+    /// [`Self::windows`] within a fit.
+    fn steps(&self, done: f64) {
+        self.windows(done);
+        self.progress.expect("a step of the fit", self.step);
+    }
+}
+
+/// One sweep over the bands, and its results so far.
+struct Sweep<'a, 'scope, 'env> {
+    report: Report<'env>,
+    threads: &'scope Scope<'scope, 'env>,
+    context: &'env FitContext<'env>,
+    backend: &'a mut dyn Backend,
+    parts: &'a Subdomains,
+    views: &'a [View],
+    wanted: Wanted,
+    /// Bands to be fitted, the first one last.
+    bands: Vec<Window>,
+    /// What the adapter will be given for the next band.
+    next: Option<ScopedJoinHandle<'scope, Given>>,
+    known: Known,
+    /// The last band, unless its texels are known.
+    before: Option<Done>,
+    /// Of the whole texture, like the following ones.
+    observed: Vec<f32>,
+    deviations: Option<Vec<f32>>,
+    residuals: Vec<ViewResiduals>,
+    rows: RowsHeld,
+    mending: Option<Mending>,
+}
+
+impl Sweep<'_, '_, '_> {
+    /// Prepares what the next band is given, while a device fits this window.
+    fn prepare_next(&mut self) {
+        let band = self.bands.last().filter(|_| self.backend.is_apart());
+        self.next = band.cloned().and_then(|band| {
+            let (context, builder) = (self.context, thread::Builder::new());
+            let given = move || Given::of(context, &band);
+            let builder = builder.name("band".to_owned());
+            builder.spawn_scoped(self.threads, given).ok()
         });
-        mending = made;
-        let Part { texels, held } = part.map_err(failure)?;
-        before = Some(Done {
-            band: band.clone(),
-            texels,
-            told: (!filled && !last).then_some(places),
+    }
+
+    /// The pilot fit, on fewer lines if the rows of the planned ones do not fit.
+    fn pilot(&mut self) -> Result<Fitted, Failure> {
+        let (context, parts) = (self.context, self.parts);
+        let mut pilot = parts.rehearsal.clone();
+        loop {
+            let given = || Given::of(context, &pilot);
+            let given = context.stages.time(Phase::Raster, given);
+            if self.begin(given, Some(&parts.bands))?.is_some() {
+                break;
+            }
+            pilot = parts.smaller(&pilot).ok_or_else(|| too_small(&pilot))?;
+        }
+        self.prepare_next();
+        let plan = context.plan.of_strips();
+        let report = self.report;
+        let fitted = context.stages.time(Phase::Fit, || {
+            let tell = |done, total: u32| {
+                report.steps(f64::from(done) / f64::from(total.max(1)));
+            };
+            fit::fit(self.backend, &plan, None, tell)
         });
-        if let Some(deviations) = &mut deviations {
-            let own = clock
-                .time(Phase::Gutter, || backend.deviations())
+        fitted.map_err(failure)
+    }
+
+    /// Fits a band on the course of the pilot fit. If its rows do not fit, its halves are next.
+    fn band(&mut self, band: Window, course: &Course) -> Result<(), Failure> {
+        let context = self.context;
+        let given = match self.next.take().map(ScopedJoinHandle::join) {
+            None => Ok(context
+                .stages
+                .step(Phase::Raster, "what is given", || Given::of(context, &band))),
+            Some(given) => given,
+        };
+        let given = given.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let Some(begun) = self.begin(given, None)? else {
+            let halves = self.parts.halves(&band).ok_or_else(|| too_small(&band))?;
+            self.bands.extend(halves.into_iter().rev());
+            return Ok(());
+        };
+        self.prepare_next();
+        let to = band.core().start * band.size as usize;
+        let core = band.of_core(&begun.weights);
+        self.observed[to..][..core.len()].copy_from_slice(core);
+        let last = self.bands.is_empty();
+        let texels = self.replay(&band, course, last)?;
+        if let Some(deviations) = &mut self.deviations {
+            let own = (context.stages)
+                .time(Phase::Gutter, || self.backend.deviations())
                 .map_err(failure)?;
             let core = band.of_core(&own);
             deviations[to..][..core.len()].copy_from_slice(core);
         }
-        rows.kept += held.kept;
-        rows.rows += held.rows;
-        rows.views_redrawn = rows.views_redrawn.max(held.views_redrawn);
+        self.rows.parts += 1;
+        self.before = Some(Done {
+            band,
+            texels,
+            told: (!begun.filled && !last).then_some(begun.places),
+        });
+        Ok(())
     }
-    let own: u64 = residuals.iter().map(|view| view.rows).sum();
-    rows.kept = own.saturating_sub(rows.rows - rows.kept);
-    rows.rows = own;
-    rows.views = views.len() as u32;
-    rows.parts = count;
-    fitted.residuals = residuals;
-    fitted.iterations += fitted.course.iterations();
-    let mut texels = clock.time(Phase::Fit, || {
-        if let Some(done) = before {
-            known.enter(context, done);
-        }
-        known.texels
-    });
-    // Unseen texels were filled from their own band. Those far from any seen one are now filled from the whole surface.
-    clock.time(Phase::Init, || {
-        timed("fill", || fill_far(scene, context.atlas, &mut texels));
-    });
-    Ok(Fit {
-        texels,
-        observed,
-        fitted,
-        deviations,
-        rows,
-        mending,
-    })
-}
 
-/// Gives the adapter a window, the views and their averages. Fills what no pixel shows from what is `known` of the
-/// surface so far; the result `before` is entered there meanwhile. `foreseen` are the windows that follow. Returns none
-/// if not all rows fit, unless it is to start `anyway`.
-fn begin(
-    context: &FitContext<'_>,
-    backend: &mut dyn Backend,
-    given: Given,
-    foreseen: Option<&[Window]>,
-    (views, space): (&[View], Space),
-    anyway: bool,
-    before: Option<Done>,
-    known: &mut Known,
-    clock: &mut PhaseClock,
-) -> Result<Option<Begun>, Failure> {
-    let step = context.step + crate::pace::ADAPTER;
-    context.progress.expect("the buffers of a part", step);
-    let Given {
-        scene,
-        ties,
-        places,
-    } = given;
-    let taken = || {
-        clock.time(Phase::Raster, || {
-            timed("again", || {
-                backend.reset(&scene, &ties, context.plan.taps, space.blend())
+    /// Repeats the course on a band that has begun, and returns its texels.
+    fn replay(
+        &mut self,
+        band: &Window,
+        course: &Course,
+        last: bool,
+    ) -> Result<Vec<[f32; 4]>, Failure> {
+        let (count, size) = (f64::from(self.parts.count()), f64::from(band.size));
+        let of = |lines: usize| count * lines as f64 / size;
+        let (from, own) = (1.0 + of(band.core().start), of(band.core().len()));
+        let report = self.report;
+        let done = |done: u32| {
+            report.steps(from + own * f64::from(done) / f64::from(course.iterations()));
+        };
+        let (backend, residuals) = (&mut *self.backend, &mut self.residuals);
+        let apart = backend.is_apart() && last;
+        let fit = || {
+            fit::replay(backend, course, done)?;
+            // Residuals of rows in the margin belong to another band.
+            backend.narrow(true)?;
+            add(residuals, backend.residuals()?);
+            backend.narrow(false)?;
+            read_finite(backend)
+        };
+        let context = self.context;
+        let (texels, mending) = context.stages.time(Phase::Fit, || {
+            context.beside_mending(apart, &self.observed, self.wanted.space, fit)
+        });
+        self.mending = mending;
+        texels.map_err(failure)
+    }
+
+    /// Gives the adapter a window, the views and their averages. Fills what no pixel shows from what is known of the
+    /// surface so far; the band before is entered there meanwhile. `foreseen` are the windows that follow. Returns none
+    /// if not all rows fit.
+    fn begin(
+        &mut self,
+        given: Given,
+        foreseen: Option<&[Window]>,
+    ) -> Result<Option<Begun>, Failure> {
+        let (context, known) = (self.context, &mut self.known);
+        let (stages, before) = (context.stages, self.before.take());
+        let step = context.step + crate::pace::ADAPTER;
+        stages.progress.expect("the buffers of a part", step);
+        let Given {
+            scene,
+            ties,
+            places,
+        } = given;
+        let (backend, views, space) = (&mut *self.backend, self.views, self.wanted.space);
+        let take_in = || {
+            stages.time(Phase::Raster, || {
+                timed("again", || {
+                    backend.reset(&scene, &ties, context.plan.taps, space.blend())
+                })?;
+                drop((scene, ties));
+                if let Some(windows) = foreseen {
+                    timed("foresee", || backend.foresee(windows))?;
+                }
+                let views: Vec<&View> = views.iter().collect();
+                timed("rows", || backend.add_views(&views, None))
             })?;
-            drop((scene, ties));
-            if let Some(windows) = foreseen {
-                timed("foresee", || backend.foresee(windows))?;
-            }
-            let views: Vec<&View> = views.iter().collect();
-            timed("rows", || backend.add_views(&views, None))
-        })?;
-        let fits = |backend: &dyn Backend| anyway || !backend.overflows();
-        if !fits(backend) {
-            return Ok(None);
-        }
-        clock.time(Phase::Init, || {
-            timed("average", || backend.average())?;
-            // The last rows may not have been counted before.
-            if !fits(backend) {
+            if backend.overflows() {
                 return Ok(None);
             }
-            timed("read weights", || backend.read_weights()).map(Some)
-        })
-    };
-    let weights = rayon::in_place_scope(|scope| {
-        if let Some(done) = before {
-            scope.spawn(|_| known.enter(context, done));
-        }
-        taken()
-    });
-    let Some(weights) = weights.map_err(failure)? else {
-        return Ok(None);
-    };
-    clock
-        .time(Phase::Init, || {
+            stages.time(Phase::Init, || {
+                timed("average", || backend.average())?;
+                // The last rows may not have been counted before.
+                if backend.overflows() {
+                    return Ok(None);
+                }
+                timed("read weights", || backend.read_weights()).map(Some)
+            })
+        };
+        let weights = rayon::in_place_scope(|scope| {
+            if let Some(done) = before {
+                scope.spawn(|_| known.enter(context, done));
+            }
+            take_in()
+        });
+        let Some(weights) = weights.map_err(failure)? else {
+            return Ok(None);
+        };
+        let filled = stages.time(Phase::Init, || {
             let place = place(&places);
             let triangles = &context.atlas.triangles;
             let unseen = |(texel, weight): (usize, &f32)| {
@@ -351,22 +372,63 @@ fn begin(
             // The others rely on what the first window says of the surface.
             let filled = foreseen.is_some() || weights.par_iter().enumerate().any(unseen);
             if filled {
-                let mut texels = timed("read texels", || read_finite(backend))?;
+                let mut texels = read_finite(backend)?;
                 timed("fill", || {
                     (known.tones).fill(context.scene, context.atlas, &mut texels, place);
                 });
                 timed("write texels", || backend.write_texels(&texels))?;
             }
             Ok(filled)
-        })
-        .map_err(failure)
-        .map(|filled| {
-            Some(Begun {
-                places,
-                weights,
-                filled,
-            })
-        })
+        });
+        Ok(Some(Begun {
+            places,
+            weights,
+            filled: filled.map_err(failure)?,
+        }))
+    }
+
+    /// The whole texture, once all bands are fitted.
+    fn finish(mut self, pilot: Fitted) -> Fit {
+        let context = self.context;
+        let iterations = pilot.iterations + pilot.course.iterations();
+        let mut texels = context.stages.time(Phase::Fit, || {
+            if let Some(done) = self.before {
+                self.known.enter(context, done);
+            }
+            self.known.texels
+        });
+        // Unseen texels were filled from their own band. Those far from any seen one are now filled from the whole
+        // surface.
+        context.stages.step(Phase::Init, "fill", || {
+            fill_far(context.scene, context.atlas, &mut texels);
+        });
+        let rows = self.residuals.iter().map(|view| view.rows).sum();
+        Fit {
+            texels,
+            observed: self.observed,
+            fitted: Fitted {
+                residuals: self.residuals,
+                iterations,
+                ..pilot
+            },
+            deviations: self.deviations,
+            rows: RowsHeld {
+                rows,
+                kept: rows,
+                views: self.views.len() as u32,
+                ..self.rows
+            },
+            mending: self.mending,
+        }
+    }
+}
+
+/// The failure where a window that cannot be smaller has more rows than fit.
+fn too_small(window: &Window) -> Failure {
+    failure(BackendError::OutOfMemory(format!(
+        "the rows of {} lines of the texture, the least that are fitted at once, exceed the memory for rows",
+        window.core().len()
+    )))
 }
 
 /// Adds the residuals of other pixels of the same views.

@@ -1,12 +1,19 @@
 //! The role as a whole: NaN texels end the job, and the report's PSNR.
 
-use proto::job::{Blend, Memory, Quality, Refine};
-use proto::message::Code;
-use proto::table::{Layer, LayerTexture, LayeredView, Mesh, View};
+use std::time::Instant;
 
-use super::backend::Ties;
+use proto::job::{BakeJob, Blend, Memory, Product, Quality, Refine};
+use proto::message::{AdapterInfo, Code, Failure};
+use proto::plan::RowsHeld;
+use proto::table::{Layer, LayerSet, LayerTexture, LayeredView, Mesh, View};
+
+use super::atlas::Atlas;
+use super::backend::{Backend, BackendError, Ties, ViewResiduals};
 use super::fixture::{around, camera, cube, paint, view, waves};
 use super::native::Native;
+use super::pipeline::{Order, bake_on};
+use super::plan::Plan;
+use super::scene::Scene;
 use super::window::Window;
 use super::*;
 use crate::progress::Silent;
@@ -119,6 +126,11 @@ fn job() -> BakeJob {
     }
 }
 
+fn order<'a>(plan: &'a Plan, job: &'a BakeJob) -> Order<'a> {
+    let blend = Blend::Linear;
+    Order { plan, blend, job }
+}
+
 fn bake_spoilt(nth: u32, value: f32) -> Result<Baked, Failure> {
     let mesh = cube();
     let texture = paint(&mesh, SIZE, waves);
@@ -143,9 +155,7 @@ fn bake_spoilt(nth: u32, value: f32) -> Result<Baked, Failure> {
     bake_on(
         open,
         fixture::surface(&mesh),
-        &plan,
-        Blend::Linear,
-        &job,
+        order(&plan, &job),
         &Silent,
         &mut fixture::Given::new(&mesh, SIZE, || Ok(views.next())),
     )
@@ -192,18 +202,6 @@ fn the_report_says_what_share_of_the_texels_is_known_and_how_well() {
         );
     }
     assert!(found.observed > 0.0);
-    assert_eq!(shares([0; 3]), ProvenanceShares::default());
-    assert_eq!(shares([1, 2, 5]).inferred, 0.625);
-}
-
-#[test]
-fn psnr_is_best_for_nothing_and_worst_for_no_number() {
-    assert_eq!(psnr(0.0), LARGEST_PSNR);
-    assert_eq!(psnr(1e-30), LARGEST_PSNR);
-    assert!((psnr(1e-4) - 40.0).abs() < 1e-4);
-    for worst in [1.0, 4.0, f64::INFINITY, f64::NAN] {
-        assert_eq!(psnr(worst), 0.0, "{worst}");
-    }
 }
 
 /// Views with an emissive channel in their own colours, which can be requested again. Counts the requests, and keeps
@@ -299,9 +297,7 @@ fn bake_within(room: usize, told: Option<backend::RowMemory>) -> (Baked, Again) 
     let baked = bake_on(
         open,
         fixture::surface(&mesh),
-        &plan,
-        Blend::Linear,
-        &job,
+        order(&plan, &job),
         &Silent,
         &mut supply,
     );
@@ -385,15 +381,7 @@ fn a_texture_is_the_same_whether_views_come_before_the_mesh_or_after_it() {
             ..job()
         };
         let shown = fixture::surface(&mesh);
-        let baked = bake_on(
-            open,
-            shown,
-            &plan,
-            Blend::Linear,
-            &job,
-            &Silent,
-            &mut supply,
-        );
+        let baked = bake_on(open, shown, order(&plan, &job), &Silent, &mut supply);
         let baked = baked.expect("a texture");
         (baked.texture, baked.refined.map(|refined| refined.views))
     };

@@ -3,11 +3,12 @@
 use super::*;
 use crate::bake::atlas::Atlas;
 use crate::bake::backend::{BINS, bin_of};
+use crate::bake::fit_texture::start;
 use crate::bake::fixture::{Random, around, camera, cube, paint, ties, view, waves};
 use crate::bake::native::Native;
 use crate::bake::plan::Round;
 use crate::bake::scene::Scene;
-use crate::bake::{fill, gutter, start};
+use crate::bake::{fill, gutter};
 use crate::render::render;
 use proto::job::{Blend, Memory, Quality};
 use proto::table::{Camera, Texture, View};

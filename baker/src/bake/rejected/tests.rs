@@ -3,10 +3,15 @@
 use std::io::Cursor;
 
 use proto::job::{Memory, Product, Quality, Refine};
-use proto::message::BakeSummary;
+use proto::message::{BakeSummary, Failure};
 
-use super::super::fixture::{Given, around, camera, cube, paint, surface, ties, view, waves};
 use super::*;
+use crate::bake::atlas::Atlas;
+use crate::bake::backend::Backend;
+use crate::bake::fixture::{Given, around, camera, cube, paint, surface, ties, view, waves};
+use crate::bake::native::Native;
+use crate::bake::pipeline::{Order, bake_on};
+use crate::bake::plan::Plan;
 use crate::bake::window::Window;
 use crate::progress::Silent;
 
@@ -44,22 +49,22 @@ fn baked() -> (Vec<(u32, Vec<u8>)>, BakeSummary) {
         rejected: true,
         dry_run: None,
     };
-    let plan = super::super::plan::Plan::new(Quality::Draft);
-    let open = |scene: &Scene,
-                atlas: &super::super::atlas::Atlas|
-     -> Result<(Box<dyn super::super::Backend>, Window), proto::message::Failure> {
+    let plan = Plan::new(Quality::Draft);
+    let open = |scene: &Scene, atlas: &Atlas| -> Result<(Box<dyn Backend>, Window), Failure> {
         let ties = ties(atlas);
         let (taps, full) = (plan.taps, Memory::Full);
-        let native =
-            super::super::native::Native::new(scene.clone(), ties, taps, Blend::Linear, full);
+        let native = Native::new(scene.clone(), ties, taps, Blend::Linear, full);
         Ok((Box::new(native), scene.window.clone()))
     };
-    let baked = super::super::bake_on(
+    let order = Order {
+        plan: &plan,
+        blend: Blend::Linear,
+        job: &job,
+    };
+    let baked = bake_on(
         open,
         surface(&mesh),
-        &plan,
-        Blend::Linear,
-        &job,
+        order,
         &Silent,
         &mut Given::new(&mesh, SIZE, || Ok(views.next())),
     );

@@ -161,14 +161,22 @@ impl Subdomains {
         }
     }
 
-    /// Both halves of a band; none where they would be too small.
+    /// Both halves of a band whose rows do not fit, even if they are lower than a planned band; none of a single line of
+    /// squares.
     pub(super) fn halves(&self, band: &Window) -> Option<[Window; 2]> {
         let (size, edge) = (band.size, square(band.size));
         let [first, end] = [band.core().start, band.core().end].map(|line| line as u32);
         let [first, end] = [first / edge, end.div_ceil(edge)];
         let middle = u32::midpoint(first, end);
         let of = |lines: Range<u32>| window(size, lines, &self.tied);
-        (middle - first >= LEAST_BAND / edge).then(|| [of(first..middle), of(middle..end)])
+        (middle > first).then(|| [of(first..middle), of(middle..end)])
+    }
+
+    /// A smaller window for the pilot fit: sparser strips, or half a band. None where that is too small.
+    pub(super) fn smaller(&self, pilot: &Window) -> Option<Window> {
+        let strips = pilot.share() < 1.0;
+        let half = || self.halves(pilot).map(|[half, _]| half);
+        if strips { sparser(pilot) } else { half() }
     }
 
     /// Number of bands.

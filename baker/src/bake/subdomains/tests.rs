@@ -7,20 +7,21 @@ use std::time::Duration;
 use proto::job::{Blend, Memory, Quality};
 use proto::table::View;
 
-use super::plan::tied;
+use super::plan::{sparser, tied};
 use super::shown::rows_drawn;
 use super::*;
 use crate::bake::atlas::Atlas;
 use crate::bake::backend::{PerRow, RowMemory};
+use crate::bake::colour::Space;
 use crate::bake::decimate::{ENTRIES, Mask};
-use crate::bake::fit_texture::Taken;
+use crate::bake::fit_texture::{Taken, fit_views};
 use crate::bake::fixture::{around, camera, cube, memory, paint, view, waves};
 use crate::bake::footprint::footprints;
 use crate::bake::native::Native;
 use crate::bake::plan::Plan;
 use crate::bake::scene::Scene;
 use crate::bake::window::{COARSE, across, square};
-use crate::progress::Silent;
+use crate::progress::{Silent, Stages};
 
 const SIZE: u32 = 200;
 const COUNT: u32 = 14;
@@ -56,12 +57,11 @@ fn fitted(views: &[View], rows: Option<f64>, quality: Quality) -> (Fit, u32) {
         atlas: &atlas,
         original: None,
         plan: &plan,
-        progress: &Silent,
+        stages: &Stages::new(&Silent),
         step: Duration::ZERO,
     };
     let ties = ties(&atlas, &scene.window);
     let mut native = Native::new(scene.clone(), ties, 3, Blend::Linear, Memory::Full);
-    let mut clock = PhaseClock::default();
     let taken = match rows {
         Some(_) => Taken::InParts(&parts, views),
         None => {
@@ -73,13 +73,11 @@ fn fitted(views: &[View], rows: Option<f64>, quality: Quality) -> (Fit, u32) {
             Taken::All
         }
     };
-    let fitted = context.fit(
-        &mut native,
-        &taken,
-        Space::Colour(Blend::Linear),
-        true,
-        &mut clock,
-    );
+    let wanted = Wanted {
+        space: Space::Colour(Blend::Linear),
+        maps: true,
+    };
+    let fitted = fit_views(&context, &mut native, &taken, wanted);
     (fitted.expect("likewise"), parts.count())
 }
 
