@@ -125,11 +125,11 @@ use proto::plan::RowsHeld;
 use proto::table::{LayerSet, Refined, Surface, Texture, View};
 use rayon::prelude::*;
 
-use crate::encode::read_back;
+use crate::failure::internal;
+use crate::memory::peak_rss_kib;
 use crate::pace;
 use crate::progress::{PhaseClock, Progress, each, unit};
-use crate::run::{internal, peak_rss_kib, take_fds};
-use crate::session::Session;
+use crate::session::{Session, take_fds, unchanged};
 use crate::step_times::{self, timed};
 
 use atlas::Atlas;
@@ -173,7 +173,7 @@ pub fn run(
             } = baked;
             put_refined(session, refined.as_ref())?;
             for (view, picture) in rejected {
-                let unchanged = read_back::unchanged(&picture);
+                let unchanged = unchanged(&picture);
                 session.put_file(Table::Rejected(view), picture, unchanged)?;
             }
             let put = session.put(Table::Texture, texture.byte_len(), |out| texture.write(out));

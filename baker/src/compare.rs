@@ -26,11 +26,12 @@ use proto::message::{
 };
 
 use crate::encode::read_back;
+use crate::failure::internal;
+use crate::folder::Folder;
+use crate::memory::peak_rss_kib;
 use crate::pace;
-use crate::prepare::folder::Folder;
 use crate::prepare::views::Whole;
 use crate::progress::{PhaseClock, Progress, each, unit};
-use crate::run::{internal, peak_rss_kib};
 use crate::session::Session;
 
 use model::Model;

@@ -16,6 +16,9 @@
 
 pub mod sandbox;
 
+mod failure;
+pub mod folder;
+mod memory;
 mod pace;
 pub mod progress;
 pub mod session;

@@ -24,9 +24,9 @@ use super::subdomains::{self, Subdomains};
 use super::surface::Original;
 use super::window::Window;
 use super::{failure, gutter, read_finite, start, unseen};
+use crate::failure::internal;
 use crate::pace;
 use crate::progress::{self, PhaseClock, Progress, each, unit};
-use crate::run::internal;
 use crate::step_times::{self, timed, timed_in_pool};
 
 /// Fit context: what all textures of a job share.

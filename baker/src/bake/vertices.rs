@@ -26,9 +26,9 @@ use super::refine::Refiner;
 use super::scene::Scene;
 use super::surface::Original;
 use super::{native, shares, unseen};
+use crate::memory::peak_rss_kib;
 use crate::pace;
 use crate::progress::{PhaseClock, Progress, each, unit};
-use crate::run::peak_rss_kib;
 
 use samples::Samples;
 use view::Look;

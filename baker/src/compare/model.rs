@@ -3,8 +3,8 @@
 use proto::message::{AtlasFigures, Code, Failure};
 use proto::table::Mesh;
 
+use crate::folder::Folder;
 use crate::pace;
-use crate::prepare::folder::Folder;
 use crate::prepare::load::{self, NoUvs, Pictures, RawMesh};
 use crate::progress::{Progress, each};
 use crate::render::{Image, Textures};

@@ -20,9 +20,9 @@ use super::pages::Sheets;
 use super::picture::{self, TextureError};
 use super::png::Kind;
 use super::relief::relief;
+use crate::failure::internal;
 use crate::pace;
 use crate::progress::{Progress, each};
-use crate::run::internal;
 
 /// Opacity from here on counts as full.
 const WHOLE: u8 = 250;

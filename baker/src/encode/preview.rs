@@ -18,11 +18,11 @@ pub(crate) mod tile;
 use proto::message::ViewScore;
 use proto::table::{Mesh, Provenance, Texture, View};
 
-use super::Skin;
 use super::material::Material;
 use super::measure::{self, Pixel};
 use super::png::{self, PngError};
 use super::refined::Taken;
+use super::skin::Skin;
 use canvas::Canvas;
 pub(crate) use tile::heat;
 use tile::{Shrink, Tile};

@@ -4,7 +4,7 @@ use proto::blob::BlobFile;
 use proto::message::{Code, Failure};
 use proto::table::{Refined, View};
 
-use crate::run::internal;
+use crate::failure::internal;
 
 /// The cameras and exposures of the fit; none where it took all as given.
 #[derive(Debug, Default)]

@@ -25,10 +25,10 @@ pub use self::error::GltfError;
 use super::accessor::{self, Elements, Use};
 use super::buffers::Buffers;
 use super::glb;
+use super::raw::{NoUvs, RawMesh};
 use super::scene::{self, Instance};
-use super::{NoUvs, RawMesh};
+use crate::folder::Folder;
 use crate::pace;
-use crate::prepare::folder::Folder;
 use crate::progress::{Progress, each};
 
 /// Supported extensions that change how positions are stored.

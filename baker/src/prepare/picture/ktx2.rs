@@ -6,8 +6,9 @@
 
 use basisu::{DecodeFlags, TargetFormat, Transcoder};
 
+use super::error::PictureError;
+use super::pixels::spread;
 use super::probe::{array, check_size};
-use super::{PictureError, spread};
 
 pub(crate) const IDENTIFIER: [u8; 12] = *b"\xABKTX 20\xBB\r\n\x1A\n";
 const HEADER: usize = 80;

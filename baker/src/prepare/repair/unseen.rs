@@ -23,8 +23,8 @@ use proto::message::StepFate;
 use super::edit;
 use super::patches::patches;
 use super::sight::{self, EDGE, Eye, Groups, Sight};
+use super::step::{Outcome, Ruler, pass};
 use super::topology::{Topology, ends};
-use super::{Outcome, Ruler};
 use crate::prepare::clean::CleanMesh;
 use crate::prepare::flow::Graph;
 use crate::prepare::normals::{cross, sub};
@@ -100,7 +100,7 @@ pub(super) fn remove(
             "its triangles overlap too often to be drawn from all around",
         );
     };
-    progress.expect("a minimum cut", super::pass(mesh));
+    progress.expect("a minimum cut", pass(mesh));
     let patches = Patches::new(mesh, topology, &of, &sight);
     let cut = match patches.cut(mesh, topology, &of, &ruler, progress) {
         Cut::Side(side) => side,
@@ -119,7 +119,7 @@ pub(super) fn remove(
     };
     let pieces = Pieces::new(topology, &of, &cut);
     let shown = eyes.sight(groups, progress);
-    progress.expect("what is cut off", super::pass(mesh));
+    progress.expect("what is cut off", pass(mesh));
     let (goes, stayed) = pieces.judge(mesh, topology, &patches, &shown, largest, &ruler);
     let going = |piece: u32| piece != Pieces::NONE && goes[piece as usize];
     let pictured = pictured(&shown, topology, &of);

@@ -14,7 +14,6 @@ use proto::limits::MAX_NAME_BYTES;
 use proto::message::{Code, Refusal, Root};
 
 use crate::progress::unit;
-use crate::session::SessionError;
 
 /// Bytes of one read.
 const PIECE: usize = 16 << 20;
@@ -33,7 +32,7 @@ pub enum FolderError {
     Io(#[from] io::Error),
     /// The session with the supervisor failed.
     #[error(transparent)]
-    Session(#[from] SessionError),
+    Session(Box<dyn std::error::Error + Send + Sync>),
 }
 
 impl FolderError {
@@ -45,6 +44,14 @@ impl FolderError {
             Self::Io(_) => Code::IoError,
             Self::Memory(_) => Code::OutOfHostMemory,
             Self::Session(_) => Code::Internal,
+        }
+    }
+
+    /// The code for a file that another file names, not the user: if it is missing or unreadable, the data are bad.
+    pub(crate) fn code_of_named(&self) -> Code {
+        match self.code() {
+            Code::MissingInput => Code::InvalidAsset,
+            code => code,
         }
     }
 }
