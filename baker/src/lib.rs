@@ -34,7 +34,6 @@ pub mod compare;
 
 pub mod render;
 
-mod spans;
 pub mod survey;
 
 mod doctor;

@@ -5,7 +5,6 @@
 //! Sides are evaluated from their lower end, so both triangles of a side agree bit for bit.
 
 use crate::progress::Ticker;
-use crate::spans;
 
 /// Texels whose centres lie in triangles.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -74,7 +73,7 @@ fn for_texels(mut corners: [Point; 3], size: u32, mut visit: impl FnMut(usize, u
     };
     let (columns, mut asked) = (range(0), 0);
     for y in range(1) {
-        let columns = spans::columns(&corners, y, columns.clone());
+        let columns = kiln_raster::columns(&corners, y, columns.clone());
         asked += 1 + columns.len();
         for x in columns {
             let centre = [x as f64 + 0.5, y as f64 + 0.5];

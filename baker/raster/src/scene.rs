@@ -13,26 +13,27 @@
 
 use std::ops::Range;
 
-use proto::table::{Camera, Mesh};
 use rayon::prelude::*;
 
-use super::clip::{project, triangle_bounds};
+use crate::bounds::triangle_bounds;
 
-pub(super) const NOTHING: u32 = u32::MAX;
+/// No triangle.
+pub const NOTHING: u32 = u32::MAX;
 
-/// The hits of some rows of samples, row-major.
+/// The hits of some rows of samples, row by row.
 #[derive(Debug, Default)]
-pub(super) struct Hits {
+pub struct Hits {
     /// Triangles, or [`NOTHING`].
-    pub(super) triangles: Vec<u32>,
+    pub triangles: Vec<u32>,
     /// 1/depth of each; 0 without a hit.
     nearness: Vec<f64>,
 }
 
-/// The mesh in front of one camera.
-pub(super) struct Scene<'a> {
-    mesh: &'a Mesh,
-    pub(super) corners: Vec<[f64; 3]>,
+/// A mesh in front of one camera, for a picture with a regular grid of samples.
+#[derive(Debug)]
+pub struct Scene<'a> {
+    triangles: &'a [[u32; 3]],
+    corners: Vec<[f64; 3]>,
     /// First and last sample row that a triangle can touch; (1, 0) if none.
     rows: Vec<[u32; 2]>,
     near: f64,
@@ -41,18 +42,19 @@ pub(super) struct Scene<'a> {
 }
 
 impl<'a> Scene<'a> {
-    /// Projects the mesh for a picture of `width`×`height` pixels with `samples`² samples each.
-    pub(super) fn new(
-        mesh: &'a Mesh,
-        camera: &Camera,
+    /// Prepares a picture of `width`×`height` pixels with `samples`² samples each. `corners` are the mesh's points as
+    /// the camera sees them, `K · (R x + t)`: a point appears at pixel `(x/z, y/z)`, and is behind the camera where
+    /// `z ≤ 0`.
+    ///
+    /// # Panics
+    /// A triangle names a corner that is not there.
+    #[must_use]
+    pub fn new(
+        corners: Vec<[f64; 3]>,
+        triangles: &'a [[u32; 3]],
         [width, height]: [usize; 2],
         samples: usize,
     ) -> Self {
-        let corners: Vec<[f64; 3]> = mesh
-            .positions
-            .par_iter()
-            .map(|&p| project(camera, p))
-            .collect();
         // Only the bounds need a near plane, to stay finite. At a billionth of the scene's depth it hides nothing.
         let near = corners
             .par_iter()
@@ -61,14 +63,14 @@ impl<'a> Scene<'a> {
             * 1e-9;
         let near = near.max(f64::MIN_POSITIVE);
         let mut scene = Self {
-            mesh,
+            triangles,
             corners,
             rows: Vec::new(),
             near,
             width,
             samples,
         };
-        scene.rows = (0..mesh.triangles.len() as u32)
+        scene.rows = (0..triangles.len() as u32)
             .into_par_iter()
             .map(|triangle| {
                 triangle_bounds(scene.triangle(triangle), near)
@@ -79,8 +81,14 @@ impl<'a> Scene<'a> {
         scene
     }
 
+    /// The corners, back from the scene.
+    #[must_use]
+    pub fn into_corners(self) -> Vec<[f64; 3]> {
+        self.corners
+    }
+
     fn triangle(&self, triangle: u32) -> [[f64; 3]; 3] {
-        self.mesh.triangles[triangle as usize].map(|corner| self.corners[corner as usize])
+        self.triangles[triangle as usize].map(|corner| self.corners[corner as usize])
     }
 
     /// Samples whose centre `(k + ½)/samples` lies within `low..=high` pixels, among `first..end`.
@@ -94,12 +102,14 @@ impl<'a> Scene<'a> {
     }
 
     /// Edge functions of a triangle that was hit; zero for one without area.
-    pub(super) fn edges(&self, triangle: u32) -> Edges {
+    #[must_use]
+    pub fn edges(&self, triangle: u32) -> Edges {
         Edges::new(self.triangle(triangle)).unwrap_or_default()
     }
 
-    /// Triangles that can touch the pixel rows `first..first + rows`, in the order of the file.
-    pub(super) fn touching(&self, first: usize, rows: usize) -> Vec<u32> {
+    /// Triangles that can touch the pixel rows `first..first + rows`, in their order.
+    #[must_use]
+    pub fn touching(&self, first: usize, rows: usize) -> Vec<u32> {
         let (start, end) = (first * self.samples, (first + rows) * self.samples);
         let all = self.rows.iter().enumerate();
         all.filter(|&(_, &[from, to])| from <= to && (from as usize) < end && to as usize >= start)
@@ -108,7 +118,7 @@ impl<'a> Scene<'a> {
     }
 
     /// Draws the pixel rows `first..first + rows`. `triangles` come from [`Self::touching`] for these or more rows.
-    pub(super) fn draw(&self, triangles: &[u32], first: usize, rows: usize, hits: &mut Hits) {
+    pub fn draw(&self, triangles: &[u32], first: usize, rows: usize, hits: &mut Hits) {
         let samples = self.width * self.samples * rows * self.samples;
         hits.triangles.clear();
         hits.triangles.resize(samples, NOTHING);
@@ -152,7 +162,7 @@ impl<'a> Scene<'a> {
                 let own = slope * f64::from((span.start + k) as i32) + start;
                 let own = if own < least { least } else { own };
                 let own = if own > largest { largest } else { own };
-                // Of two surfaces at one depth the first in the file wins.
+                // Of two surfaces at one depth the first wins.
                 let nearer = u64::from(own > *nearest).wrapping_neg();
                 let bits = own.to_bits() & nearer | nearest.to_bits() & !nearer;
                 *nearest = f64::from_bits(bits);
@@ -176,7 +186,7 @@ fn nearness_limits(corners: [[f64; 3]; 3]) -> [f64; 2] {
 
 /// The edge functions of a triangle; none is negative at a hit.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Edges {
+pub struct Edges {
     /// Their coefficients of (x, y, 1), in pixels.
     factors: [[f64; 3]; 3],
     /// 1 / |determinant|.
@@ -197,8 +207,9 @@ impl Edges {
         })
     }
 
-    /// The edge functions on a row of the picture.
-    pub(super) fn along(&self, y: f64) -> Line {
+    /// The edge functions on the row of the picture at `y` pixels.
+    #[must_use]
+    pub fn along(&self, y: f64) -> Line {
         Line {
             slopes: self.factors.map(|edge| edge[0]),
             starts: self.factors.map(|edge| edge[1] * y + edge[2]),
@@ -213,7 +224,7 @@ impl Edges {
 
 /// Edge functions on one row of the picture, as functions of x.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Line {
+pub struct Line {
     slopes: [f64; 3],
     starts: [f64; 3],
 }
@@ -227,8 +238,9 @@ impl Line {
         ]
     }
 
-    /// Barycentrics of the second and third corner at N places of the row.
-    pub(super) fn second_third<const N: usize>(&self, x: [f64; N]) -> [[f32; N]; 2] {
+    /// Barycentrics of the second and third corner at N places of the row, in pixels.
+    #[must_use]
+    pub fn second_third<const N: usize>(&self, x: [f64; N]) -> [[f32; N]; 2] {
         let mut second_third = [[0.0; N]; 2];
         for k in 0..N {
             let e = self.values(x[k]);

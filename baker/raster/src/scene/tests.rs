@@ -7,7 +7,7 @@ const SAMPLES: usize = 3;
 
 /// Triangles of all sizes around a camera that looks along z, some of them across its plane or behind it. Every fifth
 /// has two corners of the one before, every seventh is a sliver, every eleventh has level edges.
-fn soup(count: u32) -> (Mesh, Camera) {
+fn soup(count: u32) -> (Vec<[f64; 3]>, Vec<[u32; 3]>) {
     let mut state = 7_u32;
     let mut random = || {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -37,21 +37,10 @@ fn soup(count: u32) -> (Mesh, Camera) {
         }
         triangles.push(triangle);
     }
-    let mesh = Mesh {
-        normals: vec![[0.0; 3]; positions.len()],
-        uvs: vec![[0.0; 2]; positions.len()],
-        surface_vertices: (0..positions.len() as u32).collect(),
-        positions,
-        triangles,
-        charts: 1,
-    };
-    let camera = Camera {
-        rotation: [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
-        translation: [0.0; 3],
-        focal: [13.0, 11.0],
-        centre: [12.5, 9.0],
-    };
-    (mesh, camera)
+    // A camera with focal lengths of 13 and 11 pixels, centred on (12.5, 9).
+    let project = |[x, y, z]: [f64; 3]| [13.0 * x + 12.5 * z, 11.0 * y + 9.0 * z, z];
+    let corners = positions.into_iter().map(|p| project(p.map(f64::from)));
+    (corners.collect(), triangles)
 }
 
 fn middle(of: usize) -> f64 {
@@ -60,8 +49,8 @@ fn middle(of: usize) -> f64 {
 
 #[test]
 fn a_span_is_what_all_three_edges_accept() {
-    let (mesh, camera) = soup(600);
-    let scene = Scene::new(&mesh, &camera, SIZE, SAMPLES);
+    let (corners, triangles) = soup(600);
+    let scene = Scene::new(corners, &triangles, SIZE, SAMPLES);
     let columns = 0..SIZE[0] * SAMPLES;
     let (mut hit, mut bounded) = (0, 0);
     for triangle in 0..600 {
@@ -89,8 +78,8 @@ fn a_span_is_what_all_three_edges_accept() {
 
 #[test]
 fn the_nearest_of_all_wins_and_its_barycentrics_lead_back_to_the_ray() {
-    let (mesh, camera) = soup(600);
-    let scene = Scene::new(&mesh, &camera, SIZE, SAMPLES);
+    let (corners, triangles) = soup(600);
+    let scene = Scene::new(corners, &triangles, SIZE, SAMPLES);
     let mut hits = Hits::default();
     // Drawn in parts, from lists that hold more than needed.
     let mut seen = Vec::new();
@@ -139,9 +128,9 @@ fn the_nearest_of_all_wins_and_its_barycentrics_lead_back_to_the_ray() {
 
 #[test]
 fn of_equal_depths_the_first_wins() {
-    let (mut mesh, camera) = soup(60);
-    mesh.triangles.extend(mesh.triangles.clone());
-    let scene = Scene::new(&mesh, &camera, SIZE, SAMPLES);
+    let (corners, triangles) = soup(60);
+    let twice = [&triangles[..]; 2].concat();
+    let scene = Scene::new(corners, &twice, SIZE, SAMPLES);
     let mut hits = Hits::default();
     scene.draw(&scene.touching(0, SIZE[1]), 0, SIZE[1], &mut hits);
     let seen = || hits.triangles.iter().filter(|&&seen| seen != NOTHING);
