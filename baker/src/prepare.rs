@@ -38,8 +38,6 @@ pub mod clean;
 
 mod normals;
 
-mod flow;
-
 mod repair;
 
 mod texels;
@@ -83,6 +81,7 @@ struct LaidOut {
 /// # Errors
 /// What the user is told.
 pub fn run(session: &Session, job: &PrepareJob) -> Result<PrepareSummary, Failure> {
+    unwrap::announce();
     let [mesh_folder, views_folder] =
         [Root::Mesh, Root::Views].map(|root| Folder::new(session, root));
     let mut clock = PhaseClock::default();
@@ -276,7 +275,7 @@ fn lay_out(
     let wanted = Wanted {
         texture_size: texture.map_or(job.texture_size, |choice| job.pages.atlas(choice.size)),
         pages: job.pages,
-        views: resolved.is_known().then_some(&resolved),
+        views: resolved.is_known().then_some(&resolved.shown),
     };
     let unwrapped = clock.time(Phase::Unwrap, || make_atlas(surface, job, wanted, progress))?;
     Ok(LaidOut { unwrapped, texture })

@@ -4,6 +4,7 @@ mod bounds;
 mod cells;
 mod scene;
 mod spans;
+pub mod vector;
 
 pub use bounds::{Bounds, triangle_bounds};
 pub use cells::touched;

@@ -16,6 +16,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use crate::bounds::triangle_bounds;
+use crate::vector::{cross, dot};
 
 /// No triangle.
 pub const NOTHING: u32 = u32::MAX;
@@ -287,19 +288,6 @@ impl Line {
         let slope = sum(self.slopes) * step;
         [slope, sum(self.starts) + 0.5 * slope]
     }
-}
-
-fn cross(a: [f64; 3], b: [f64; 3]) -> [f64; 3] {
-    // `cross(b, a)` is exactly the negative: the products are the same numbers, and a difference rounds symmetrically.
-    [
-        a[1] * b[2] - a[2] * b[1],
-        a[2] * b[0] - a[0] * b[2],
-        a[0] * b[1] - a[1] * b[0],
-    ]
-}
-
-fn dot(a: [f64; 3], b: [f64; 3]) -> f64 {
-    a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! a triangle whose plane, at the point's own ray, is not nearer than the point. So sloped surfaces do not occlude
 //! themselves. An occluder is missed only if it is within [`THIN`] of the point's depth.
 
+use kiln_raster::vector::{cross, sub};
 use kiln_raster::{Hits, NOTHING};
 use proto::table::{Camera, Mesh};
 use rayon::prelude::*;
@@ -94,18 +95,6 @@ impl<'a> Sight<'a> {
         // An edge-on plane or one behind the camera does not occlude.
         !plane.is_finite() || plane <= 0.0 || plane >= depth * (1.0 - THIN)
     }
-}
-
-fn sub(a: [f64; 3], b: [f64; 3]) -> [f64; 3] {
-    [a[0] - b[0], a[1] - b[1], a[2] - b[2]]
-}
-
-fn cross(a: [f64; 3], b: [f64; 3]) -> [f64; 3] {
-    [
-        a[1] * b[2] - a[2] * b[1],
-        a[2] * b[0] - a[0] * b[2],
-        a[0] * b[1] - a[1] * b[0],
-    ]
 }
 
 #[cfg(test)]

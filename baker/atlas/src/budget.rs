@@ -9,8 +9,8 @@
 //! mean would leave it. An unseen chart gets the least size, since it is filled with colours that hardly change between
 //! texels.
 
-use super::Piece;
-use crate::prepare::texels::Resolved;
+use crate::input::Views;
+use crate::piece::Piece;
 
 /// Smallest scale of a chart's edge. 0.25 gains flighthelmet 0.1 dB more and costs the hemisphere 0.2 dB.
 pub(crate) const EDGE: f64 = 1.0 / 3.0;
@@ -35,7 +35,7 @@ struct Shown {
 }
 
 impl Shown {
-    fn new(piece: &Piece, views: &Resolved) -> Self {
+    fn new(piece: &Piece, views: &Views) -> Self {
         let (mut area, mut squares, mut expected, mut counted) = (0.0, 0.0, 0.0, 0.0);
         for (triangle, &face) in (0..).zip(&piece.faces) {
             let of_triangle = piece.chart.area_of(triangle);
@@ -62,7 +62,7 @@ impl Shown {
 }
 
 /// Makes charts smaller of which views show less than an atlas of `texture_size`² texels would hold.
-pub(super) fn shrink(pieces: &mut [Piece], views: &Resolved, texture_size: u32) {
+pub(super) fn shrink(pieces: &mut [Piece], views: &Views, texture_size: u32) {
     let charts: Vec<Shown> = (pieces.iter())
         .map(|piece| Shown::new(piece, views))
         .collect();
@@ -120,11 +120,11 @@ mod tests {
     use super::super::planar::cut;
     use super::super::tests::{icosphere, views};
     use super::*;
-    use crate::prepare::clean::CleanMesh;
+    use crate::input::Mesh;
 
     /// The share of its area left to the first chart of a sphere that has this `exposure` and share of `pixels`, where
     /// all others have their full share.
-    fn left(sphere: &CleanMesh, exposure: f64, pixels: f64, texture_size: u32) -> f64 {
+    fn left(sphere: &Mesh<'_>, exposure: f64, pixels: f64, texture_size: u32) -> f64 {
         let before = cut(sphere);
         let mut views = views(sphere, |face| {
             if before[0].faces.contains(&(face as u32)) {
@@ -169,8 +169,8 @@ mod tests {
         );
     }
 
-    fn sphere_area(sphere: &CleanMesh) -> f64 {
-        crate::prepare::normals::surface_area(&sphere.positions, &sphere.triangles)
+    fn sphere_area(sphere: &Mesh<'_>) -> f64 {
+        crate::surface::surface_area(sphere.positions, sphere.triangles)
     }
 
     #[test]

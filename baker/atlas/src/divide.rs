@@ -3,8 +3,8 @@
 //! A chart is cut across the middle of its longer side, between triangles, as often as needed. Parts keep their
 //! coordinates, so nothing is stretched; the cost is the seam. A tiny part on one side of a cut goes to the other.
 
-use super::Piece;
-use super::pack::{Chart, turns_of};
+use crate::pack::turns_of;
+use crate::piece::{Chart, Piece, turned};
 
 /// Share of the atlas that charts may come to cover. It grows with the size of pages relative to charts.
 const UTILISATION: f64 = 0.7;
@@ -36,7 +36,7 @@ fn halves(piece: &Piece, longest: f64) -> Option<Vec<Piece>> {
         return None;
     }
     let axis = usize::from(height > width);
-    let along = |uv: [f64; 2]| super::mask::turned(uv, turn, 1.0)[axis];
+    let along = |uv: [f64; 2]| turned(uv, turn, 1.0)[axis];
     let (low, high) = chart
         .uvs
         .iter()

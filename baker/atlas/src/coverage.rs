@@ -4,19 +4,20 @@
 //! triangles there: with positive orientation, a side takes it if y grows along it, or if y is constant and x grows.
 //! Sides are evaluated from their lower end, so both triangles of a side agree bit for bit.
 
-use crate::progress::Ticker;
+use crate::work::Ticker;
 
 /// Texels whose centres lie in triangles.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Coverage {
+pub struct Coverage {
     /// In at least one.
-    pub(crate) covered: u64,
+    pub covered: u64,
     /// In two or more.
-    pub(crate) doubly: u64,
+    pub doubly: u64,
 }
 
 /// Counts the texels of a square of `size`².
-pub(crate) fn measure(uvs: &[[f32; 2]], triangles: &[[u32; 3]], size: u32) -> Coverage {
+#[must_use]
+pub fn measure(uvs: &[[f32; 2]], triangles: &[[u32; 3]], size: u32) -> Coverage {
     let words = (size as usize).div_ceil(64);
     let mut once = vec![0u64; words * size as usize];
     let mut twice = once.clone();
@@ -39,7 +40,7 @@ pub(crate) fn measure(uvs: &[[f32; 2]], triangles: &[[u32; 3]], size: u32) -> Co
 }
 
 #[cfg(test)]
-pub(super) fn texels(uvs: &[[f32; 2]], triangle: &[u32; 3], size: u32) -> Vec<(usize, usize)> {
+pub(crate) fn texels(uvs: &[[f32; 2]], triangle: &[u32; 3], size: u32) -> Vec<(usize, usize)> {
     let mut texels = Vec::new();
     let corners =
         triangle.map(|corner| uvs[corner as usize].map(|x| f64::from(x) * f64::from(size)));

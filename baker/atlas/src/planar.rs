@@ -8,11 +8,10 @@
 
 use std::collections::HashMap;
 
-use super::Piece;
-use super::pack::Chart;
-use crate::prepare::clean::CleanMesh;
-use crate::prepare::normals::{cross, sub, unit};
-use crate::progress::{Ticker, ticked};
+use crate::input::Mesh;
+use crate::piece::{Chart, Piece};
+use crate::work::{Ticker, ticked};
+use kiln_raster::vector::{cross, dot, sub, unit};
 
 /// Rounds of smoothing of directions: about the radius in triangles over which noise is averaged.
 const SMOOTHING_ROUNDS: usize = 4;
@@ -26,7 +25,7 @@ const MAX_SHARING: usize = 48;
 
 type Point = [f64; 2];
 
-pub(super) fn cut(mesh: &CleanMesh) -> Vec<Piece> {
+pub(super) fn cut(mesh: &Mesh<'_>) -> Vec<Piece> {
     let surface = Surface::new(mesh);
     let mut by_area: Vec<u32> = (0..mesh.triangles.len() as u32).collect();
     by_area.sort_by(|&a, &b| surface.areas[b as usize].total_cmp(&surface.areas[a as usize]));
@@ -47,7 +46,7 @@ pub(super) fn cut(mesh: &CleanMesh) -> Vec<Piece> {
     pieces
 }
 
-pub(super) fn single(mesh: &CleanMesh, face: u32) -> Piece {
+pub(super) fn single(mesh: &Mesh<'_>, face: u32) -> Piece {
     let corners = mesh.triangles[face as usize];
     let places = corners.map(|point| mesh.positions[point as usize].map(f64::from));
     let normal = unit(cross(sub(places[1], places[0]), sub(places[2], places[0])))
@@ -91,12 +90,8 @@ impl Frame {
     }
 }
 
-fn dot(a: [f64; 3], b: [f64; 3]) -> f64 {
-    a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
-}
-
 struct Surface<'a> {
-    mesh: &'a CleanMesh,
+    mesh: &'a Mesh<'a>,
     normals: Vec<[f64; 3]>,
     smooth: Vec<[f64; 3]>,
     areas: Vec<f64>,
@@ -105,7 +100,7 @@ struct Surface<'a> {
 }
 
 impl<'a> Surface<'a> {
-    fn new(mesh: &'a CleanMesh) -> Self {
+    fn new(mesh: &'a Mesh<'a>) -> Self {
         let double = |corners: &[u32; 3]| {
             let [a, b, c] = corners.map(|point| mesh.positions[point as usize].map(f64::from));
             cross(sub(b, a), sub(c, a))
@@ -119,7 +114,7 @@ impl<'a> Surface<'a> {
             .iter()
             .map(|&cross| dot(cross, cross).sqrt() / 2.0)
             .collect();
-        let neighbours = neighbours(&mesh.triangles);
+        let neighbours = neighbours(mesh.triangles);
         let mut smooth = normals.clone();
         for _ in 0..SMOOTHING_ROUNDS {
             let mean = |face: usize| {

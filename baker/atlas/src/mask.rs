@@ -3,8 +3,10 @@
 //! Conservative: the mask contains every cell that a triangle touches, so charts whose masks are apart are apart. The
 //! grid is the packer's: a cell is a texel of textures up to 1024² and a block of texels above.
 
-use super::pack::Chart;
-use crate::progress::Ticker;
+use kiln_raster::touched;
+
+use crate::piece::{Chart, turned};
+use crate::work::Ticker;
 
 /// Growth of each triangle in cells: far more than rounding the final coordinates to f32 can move them.
 const SLACK: f64 = 1e-3;
@@ -72,14 +74,6 @@ impl Mask {
     }
 }
 
-/// A point of a chart in cells, before the offset.
-pub(super) fn turned(uv: [f64; 2], turn: [f64; 2], scale: f64) -> [f64; 2] {
-    [
-        (uv[0] * turn[0] - uv[1] * turn[1]) * scale,
-        (uv[0] * turn[1] + uv[1] * turn[0]) * scale,
-    ]
-}
-
 struct Bits {
     width: usize,
     height: usize,
@@ -121,54 +115,8 @@ impl Bits {
     }
 
     fn fill_triangle(&mut self, corners: [[f64; 2]; 3]) {
-        let cell = |x: f64, count: usize| (x.max(0.0) as usize).min(count - 1);
-        let low = corners
-            .iter()
-            .map(|corner| corner[1])
-            .fold(f64::INFINITY, f64::min)
-            - SLACK;
-        let high = corners
-            .iter()
-            .map(|corner| corner[1])
-            .fold(f64::NEG_INFINITY, f64::max)
-            + SLACK;
-        // Each side upwards, with its slope; 0 for a level one.
-        let sides = [0, 1, 2].map(|side| {
-            let (mut a, mut b) = (corners[side], corners[(side + 1) % 3]);
-            if a[1] > b[1] {
-                std::mem::swap(&mut a, &mut b);
-            }
-            let slope = (b[0] - a[0]) / (b[1] - a[1]);
-            (a, b, if slope.is_finite() { slope } else { 0.0 })
-        });
-        for row in cell(low, self.height)..=cell(high, self.height) {
-            let (bottom, top) = (row as f64 - SLACK, row as f64 + 1.0 + SLACK);
-            let (mut from, mut to) = (f64::INFINITY, f64::NEG_INFINITY);
-            for (a, b, slope) in sides {
-                if b[1] < bottom || a[1] > top {
-                    continue;
-                }
-                // The part of the side within the row.
-                let x0 = if a[1] < bottom {
-                    a[0] + (bottom - a[1]) * slope
-                } else {
-                    a[0]
-                };
-                let x1 = if b[1] > top {
-                    a[0] + (top - a[1]) * slope
-                } else {
-                    b[0]
-                };
-                from = from.min(x0.min(x1));
-                to = to.max(x0.max(x1));
-            }
-            if from <= to {
-                self.fill(
-                    row,
-                    cell(from - SLACK, self.width),
-                    cell(to + SLACK, self.width),
-                );
-            }
+        for (row, from, to) in touched(corners, [self.width, self.height], SLACK) {
+            self.fill(row, from, to);
         }
     }
 

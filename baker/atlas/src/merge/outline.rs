@@ -2,8 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::super::pack::{Chart, LEAST_GAP};
 use super::border::{Border, Pair};
+use crate::pack::LEAST_GAP;
+use crate::piece::Chart;
 
 /// Outlines always meet at the ends of a shared border. The gap may open within this many cells from there.
 const OPENS: f64 = 6.0;

@@ -1,11 +1,11 @@
 //! Deliberately bad borders, moved.
 
-use super::super::super::pack::Chart;
-use super::super::super::planar;
-use super::super::super::tests::icosphere;
 use super::super::relax;
 use super::super::tests::{check, squares};
 use super::*;
+use crate::piece::Chart;
+use crate::planar;
+use crate::tests::icosphere;
 
 /// Length of all borders, and the seen length, by the visibility `seen` of a triangle.
 fn borders(merger: &Merger<'_>, seen: impl Fn(u32) -> f64) -> [f64; 2] {
@@ -29,7 +29,7 @@ fn borders(merger: &Merger<'_>, seen: impl Fn(u32) -> f64) -> [f64; 2] {
 
 /// One chart for each value of `of` at a triangle's centre, laid out as `flat` lays the surface.
 fn charts(
-    mesh: &CleanMesh,
+    mesh: &Mesh<'_>,
     of: impl Fn([f32; 3]) -> usize,
     flat: impl Fn([f32; 3]) -> [f64; 2],
 ) -> Vec<Piece> {
@@ -40,7 +40,7 @@ fn charts(
     let whole = Piece {
         chart: Chart {
             uvs: mesh.positions.iter().map(|&at| flat(at)).collect(),
-            triangles: mesh.triangles.clone(),
+            triangles: mesh.triangles.to_vec(),
         },
         faces: (0..mesh.triangles.len() as u32).collect(),
         points: (0..mesh.positions.len() as u32).collect(),
@@ -52,7 +52,7 @@ fn charts(
         .collect()
 }
 
-fn rerouted<'a>(mesh: &'a CleanMesh, pieces: Vec<Piece>, exposure: &[f64]) -> Merger<'a> {
+fn rerouted<'a>(mesh: &'a Mesh<'a>, pieces: Vec<Piece>, exposure: &[f64]) -> Merger<'a> {
     let mut merger = Merger::new(mesh, pieces, 1e-3);
     let price = Price::new(mesh, exposure);
     assert!(merger.reroute(&price) > 0, "something moves");

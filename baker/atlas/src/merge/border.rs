@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::super::Piece;
-use super::Place;
+use crate::piece::Piece;
+
+/// The piece of a face, and the index of its triangle there.
+pub(super) type Place = (u32, u32);
 
 /// A vertex of a chart and the neighbour's vertex at the same point of the surface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

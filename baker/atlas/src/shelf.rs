@@ -5,11 +5,11 @@
 //! otherwise they would waste half of the atlas. If there is less than a texel per chart, gaps shrink with the charts,
 //! so there is always an atlas.
 
-use proto::pages::Pages;
+use crate::input::Pages;
 
-use super::mask::turned;
-use super::pack::{Atlas, Chart};
-use crate::progress::{ticked, unit};
+use crate::pack::Placed;
+use crate::piece::{Chart, turned};
+use crate::work::{ticked, unit};
 
 /// Texels between charts, and between charts and the border. They shrink where texels run out.
 const GAP: f64 = 2.0;
@@ -29,7 +29,7 @@ struct Shape {
 }
 
 /// Packs charts for an atlas of `texture_size` texels.
-pub(super) fn pack(charts: &[Chart], texture_size: u32, pages: Pages) -> Atlas {
+pub(super) fn pack(charts: &[Chart], texture_size: u32, pages: Pages) -> Placed {
     let (edge, side) = (f64::from(pages.page(texture_size)), f64::from(pages.side()));
     let shapes: Vec<Shape> = ticked(charts.iter()).map(shape).collect();
     let mut order: Vec<u32> = (0..charts.len() as u32).collect();
@@ -66,7 +66,7 @@ pub(super) fn pack(charts: &[Chart], texture_size: u32, pages: Pages) -> Atlas {
                     place_chart(chart, shape, *place, scale, (edge, pages))
                 })
                 .collect();
-            return Atlas {
+            return Placed {
                 uvs,
                 utilisation: area * (scale / (edge * side)).powi(2),
             };
@@ -74,7 +74,7 @@ pub(super) fn pack(charts: &[Chart], texture_size: u32, pages: Pages) -> Atlas {
         gap /= 2.0;
         if gap < 1e-6 {
             // Not reached: without gaps, rows of rectangles cover more than the least share.
-            return Atlas {
+            return Placed {
                 uvs: charts
                     .iter()
                     .map(|chart| vec![[0.5; 2]; chart.uvs.len()])
@@ -203,10 +203,8 @@ fn rows(
         let upside_down = leaning.is_some_and(|(_, _, upside_down)| !upside_down);
         let mut x = match leaning {
             Some((last, left, _)) => push_against(
-                &shapes[last],
-                left,
-                shape,
-                upside_down,
+                (&shapes[last], left),
+                (shape, upside_down),
                 scale,
                 gap,
                 row_height,
@@ -247,10 +245,8 @@ fn rows(
 
 /// The left edge at which a triangle of the opposite direction may begin beside the last one, `gap` apart.
 fn push_against(
-    last: &Shape,
-    left: f64,
-    next: &Shape,
-    upside_down: bool,
+    (last, left): (&Shape, f64),
+    (next, upside_down): (&Shape, bool),
     scale: f64,
     gap: f64,
     row: f64,

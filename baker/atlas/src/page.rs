@@ -223,7 +223,7 @@ fn next(words: &[u64], x: usize, set: bool) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::prepare::unwrap::pack::Chart;
+    use crate::piece::Chart;
 
     /// A lower left triangle with legs `a`.
     fn corner(a: f64) -> Mask {

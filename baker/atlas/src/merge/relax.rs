@@ -5,9 +5,9 @@
 //! where the rotated triangles want them. The linear systems are small and start near their solution, so conjugate
 //! gradients solve them.
 
-use super::super::Piece;
-use crate::prepare::clean::CleanMesh;
-use crate::prepare::normals::{cross, sub};
+use crate::input::Mesh;
+use crate::piece::Piece;
+use kiln_raster::vector::{cross, sub};
 
 /// Alternations between rotations and vertices.
 const ROUNDS: usize = 8;
@@ -44,7 +44,7 @@ const SLIVER: f64 = 1e-4;
 pub(super) type Rest = [[f64; 2]; 3];
 
 /// The chart's triangles as they are on the surface, with the chart's orientation.
-pub(super) fn rest(mesh: &CleanMesh, piece: &Piece) -> Vec<Rest> {
+pub(super) fn rest(mesh: &Mesh<'_>, piece: &Piece) -> Vec<Rest> {
     let chart = &piece.chart;
     let signed = |corners: &[u32; 3]| {
         let [a, b, c] = corners.map(|corner| chart.uvs[corner as usize]);

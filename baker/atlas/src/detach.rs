@@ -3,9 +3,9 @@
 //! The cut lies some triangles away from the nearest seen one, where nobody looks. It is made where it saves more
 //! texels than its gutter costs.
 
-use super::Piece;
 use super::budget::{EDGE, SMALLEST};
 use super::planar::neighbours;
+use crate::piece::Piece;
 
 /// Triangles between the seen ones and the cut: small ones may fall between pixels.
 const RINGS: u32 = 2;

@@ -17,13 +17,13 @@ mod reroute;
 
 use std::collections::HashSet;
 
-use self::border::{Border, Pair};
+use self::border::{Border, Pair, Place};
 use self::outline::Outline;
 use self::reroute::Price;
-use super::Piece;
 use super::planar::neighbours;
-use crate::prepare::clean::CleanMesh;
-use crate::progress::unit;
+use crate::input::Mesh;
+use crate::piece::Piece;
+use crate::work::unit;
 
 /// Times that charts are merged and borders moved.
 const PASSES: usize = 2;
@@ -50,7 +50,7 @@ const FEW: usize = 64;
 /// Merges charts of `mesh` and moves their borders. `cell` is the approximate edge of an atlas cell in the mesh's
 /// units; `exposure` is as in [`Price::new`].
 pub(super) fn merge(
-    mesh: &CleanMesh,
+    mesh: &Mesh<'_>,
     pieces: Vec<Piece>,
     cell: f64,
     exposure: &[f64],
@@ -77,11 +77,8 @@ pub(super) fn merge(
 /// pairs.
 type Try = (u32, usize, u32, Pair, usize);
 
-/// The piece of a face, and the index of its triangle there.
-type Place = (u32, u32);
-
 struct Merger<'a> {
-    mesh: &'a CleanMesh,
+    mesh: &'a Mesh<'a>,
     /// The face across each side of each face.
     neighbours: Vec<[u32; 3]>,
     /// Pieces merged into others are empty.
@@ -99,7 +96,7 @@ struct Merger<'a> {
 }
 
 impl<'a> Merger<'a> {
-    fn new(mesh: &'a CleanMesh, pieces: Vec<Piece>, cell: f64) -> Self {
+    fn new(mesh: &'a Mesh<'a>, pieces: Vec<Piece>, cell: f64) -> Self {
         let mut places = vec![(u32::MAX, 0); mesh.triangles.len()];
         for (number, piece) in (0..).zip(&pieces) {
             for (row, &face) in (0..).zip(&piece.faces) {
@@ -108,7 +105,7 @@ impl<'a> Merger<'a> {
         }
         Self {
             mesh,
-            neighbours: neighbours(&mesh.triangles),
+            neighbours: neighbours(mesh.triangles),
             outlines: pieces
                 .iter()
                 .map(|piece| Outline::of(&piece.chart))

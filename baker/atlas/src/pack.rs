@@ -7,53 +7,16 @@
 //!
 //! All searches are bounded by counts of work, never by time, so the atlas is the same on any machine.
 
-use proto::pages::Pages;
+use crate::input::Pages;
 use rayon::prelude::*;
 
-use super::mask::{Mask, turned};
+use super::mask::Mask;
 use super::page::Page;
-use crate::progress::unit;
-
-/// A flattened piece of the surface.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Chart {
-    /// Coordinates of its vertices in units of the mesh.
-    pub(crate) uvs: Vec<[f64; 2]>,
-    /// Corners as indices of its vertices.
-    pub(crate) triangles: Vec<[u32; 3]>,
-}
-
-impl Chart {
-    pub(crate) fn area(&self) -> f64 {
-        let double = |corners: &[u32; 3]| self.double_area(corners);
-        self.triangles.iter().map(double).sum::<f64>() / 2.0
-    }
-
-    pub(super) fn area_of(&self, triangle: u32) -> f64 {
-        self.double_area(&self.triangles[triangle as usize]) / 2.0
-    }
-
-    fn double_area(&self, corners: &[u32; 3]) -> f64 {
-        let [[ax, ay], [bx, by], [cx, cy]] = corners.map(|corner| self.uvs[corner as usize]);
-        ((bx - ax) * (cy - ay) - (by - ay) * (cx - ax)).abs()
-    }
-
-    /// Extent along both axes once rotated.
-    pub(super) fn extent(&self, turn: [f64; 2]) -> [f64; 2] {
-        let (mut low, mut high) = ([f64::INFINITY; 2], [f64::NEG_INFINITY; 2]);
-        for &uv in &self.uvs {
-            let point = turned(uv, turn, 1.0);
-            for axis in 0..2 {
-                low[axis] = low[axis].min(point[axis]);
-                high[axis] = high[axis].max(point[axis]);
-            }
-        }
-        [high[0] - low[0], high[1] - low[1]]
-    }
-}
+use crate::piece::{Chart, turned};
+use crate::work::unit;
 
 #[derive(Clone, Debug)]
-pub(crate) struct Atlas {
+pub(crate) struct Placed {
     /// Texture coordinates of every chart's vertices, within [0, 1].
     pub(crate) uvs: Vec<Vec<[f64; 2]>>,
     /// Share of the square that charts cover.
@@ -111,7 +74,7 @@ const MAX_GRID: u32 = 1024;
 /// 2.3 and 1.7 steps of 255 at mip 3, and each costs up to 0.1 dB. Sets with fewer charts lose nothing.
 const GAP: f64 = 7.0;
 /// Edge of the atlas in texels to which [`GAP`] applies. A smaller atlas has the same share. In a larger one the gap
-/// grows with the root of its edge: the levels that [`crate::survey`] measures need no more, but from the same distance
+/// grows with the root of its edge: the levels that a viewer samples need no more, but from the same distance
 /// a coarser one is seen.
 const GAP_ATLAS: f64 = 1024.0;
 /// Number of charts up to which the gap is that wide. With more it shrinks, or gaps would be most of the atlas: a mesh
@@ -269,7 +232,7 @@ impl Packed {
     }
 
     /// The texture coordinates.
-    pub(crate) fn atlas(&self) -> Atlas {
+    pub(crate) fn atlas(&self) -> Placed {
         let growth = self.growth();
         let (cells, edge) = (self.grid.page as f64, self.grid.edge());
         let placed = |((chart, turns), (turn, page, place, shift)): ((&Chart, &Turns), &Place)| {
@@ -291,7 +254,7 @@ impl Packed {
             .zip(&self.layout.places)
             .map(placed)
             .collect();
-        Atlas {
+        Placed {
             uvs,
             utilisation: self.utilisation(),
         }

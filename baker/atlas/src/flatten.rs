@@ -7,19 +7,17 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
-use proto::message::Phase;
 use uvunwrap::{Density, MeshInput, Options, OutputMesh, Packing, Stage};
 
-use super::Piece;
 use super::effort::Effort;
-use super::pack::Chart;
-use crate::last_words;
-use crate::prepare::clean::{CleanMesh, edges};
-use crate::prepare::normals::surface_area;
-use crate::progress::{Progress, ticked, unit};
+use crate::input::Mesh;
+use crate::piece::{Chart, Piece};
+use crate::surface::edges;
+use crate::surface::surface_area;
+use crate::work::{Listener, begin_thread, ticked, unit};
 
 /// A way to cut: the largest angle between a chart's normals and their mean, in degrees.
 #[derive(Clone, Copy, Debug)]
@@ -47,7 +45,8 @@ const STOP_GRACE: Duration = Duration::from_millis(500);
 const MAX_OPEN_EDGES: f64 = 0.5;
 
 /// Time that `uvunwrap` gets for this number of triangles: about five times what a sane mesh needs on two cores.
-pub(super) fn patience(triangles: usize) -> Duration {
+#[must_use]
+pub fn patience(triangles: usize) -> Duration {
     Duration::from_secs(3)
         + Duration::from_micros(80) * u32::try_from(triangles).unwrap_or(u32::MAX)
 }
@@ -56,7 +55,7 @@ pub(super) fn patience(triangles: usize) -> Duration {
 const FAN: u32 = 4096;
 
 /// Whether the triangles hang together well enough to be flattened in pieces of more than one, and in less than hours.
-pub(super) fn is_sane(mesh: &CleanMesh) -> bool {
+pub(super) fn is_sane(mesh: &Mesh<'_>) -> bool {
     let mut around = vec![0_u32; mesh.positions.len()];
     for &corner in ticked(mesh.triangles.as_flattened().iter()) {
         around[corner as usize] += 1;
@@ -65,7 +64,7 @@ pub(super) fn is_sane(mesh: &CleanMesh) -> bool {
         return false;
     }
     let (mut all, mut open) = (0usize, 0usize);
-    for triangles in ticked(edges(&mesh.triangles)) {
+    for triangles in ticked(edges(mesh.triangles)) {
         all += 1;
         open += usize::from(triangles != 2);
     }
@@ -76,103 +75,20 @@ pub(super) fn is_sane(mesh: &CleanMesh) -> bool {
 /// once. Returns none if it was not done by then or failed: the mesh is too hard. A missing thread says nothing about
 /// the mesh and is an error, since another try may get one.
 pub(super) fn flatten(
-    mesh: &CleanMesh,
+    mesh: &Mesh<'_>,
     way: &Way,
     ways: usize,
-    (effort, limit): (Effort, Duration),
-    progress: &dyn Progress,
+    within: (Effort, Duration),
+    listener: &dyn Listener,
 ) -> io::Result<Option<Vec<Piece>>> {
-    let area = surface_area(&mesh.positions, &mesh.triangles);
-    let options = Options {
-        max_chart_angle: way.angle,
-        density: Density::Fixed {
-            texels_per_unit: (TEXELS / area.sqrt()) as f32,
-            page_size: None,
-        },
-        padding: 0,
-        allow_rotation: false,
-        packing: Packing::Fast,
-        ..Options::default()
-    };
-    let stop = Arc::new(AtomicBool::new(false));
-    let (done, steps) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
-    let (sender, receiver) = sync_channel(1);
-    let threads = (rayon::current_num_threads() / ways).max(1);
-    let worker = {
-        let (stop, done, steps) = (Arc::clone(&stop), Arc::clone(&done), Arc::clone(&steps));
-        let positions = mesh.positions.clone();
-        let indices: Vec<u32> = mesh.triangles.as_flattened().to_vec();
-        move || {
-            last_words::guard_thread();
-            let report = |state: uvunwrap::Progress| {
-                steps.fetch_add(1, Ordering::Relaxed);
-                if state.stage == Stage::Parameterizing {
-                    done.fetch_max(state.done as u64, Ordering::Relaxed);
-                }
-                !stop.load(Ordering::Relaxed)
-            };
-            let run = || {
-                uvunwrap::generate_with_progress(
-                    &[MeshInput::new(&positions, &indices)],
-                    &options,
-                    report,
-                )
-            };
-            let result = match rayon::ThreadPoolBuilder::new()
-                .num_threads(threads)
-                .stack_size(STACK_BYTES)
-                .start_handler(|_| last_words::guard_thread())
-                .build()
-            {
-                Ok(pool) => pool.install(run),
-                Err(_no_threads) => run(),
-            };
-            // Nobody receives if it came too late.
-            sender.send(result).is_ok()
-        }
-    };
-    std::thread::Builder::new()
-        .name("unwrap".to_owned())
-        .spawn(worker)?;
-    let total = mesh.triangles.len() as u64;
-    // One chart may be the whole mesh. What takes longer is given up here, before the supervisor gives up this process.
-    let longest = patience(mesh.triangles.len()).min(LONGEST_CHART);
-    let predicted = longest / 3;
-    progress.expect("flattening", predicted);
-    let (mut told, mut since) = (0, Effort::begin());
-    let result = loop {
-        match receiver.recv_timeout(WATCH_INTERVAL) {
-            Ok(result) => break result,
-            Err(RecvTimeoutError::Disconnected) => {
-                unit();
-                return Ok(None);
-            }
-            Err(RecvTimeoutError::Timeout) => {}
-        }
-        let steps = steps.load(Ordering::Relaxed);
-        if steps > told {
-            (told, since) = (steps, Effort::begin());
-            // All are done only once they are laid out.
-            let flat = done.load(Ordering::Relaxed).min(total.saturating_sub(1));
-            progress.progress(Phase::Unwrap, flat, total);
-            progress.expect("flattening", predicted);
-        }
-        if effort.spent() >= limit || since.spent() >= longest {
-            stop.store(true, Ordering::Relaxed);
-            match receiver.recv_timeout(STOP_GRACE) {
-                Ok(result) => break result,
-                Err(_deaf) => {
-                    unit();
-                    return Ok(None);
-                }
-            }
-        }
-    };
+    let run = Run::start(mesh, way, (rayon::current_num_threads() / ways).max(1))?;
+    let result = run.watch(mesh.triangles.len(), within, listener);
     unit();
     let mut atlas = match result {
-        Ok(atlas) => atlas,
-        Err(error) => {
-            tracing::info!(%error, "uvunwrap gave up");
+        None => return Ok(None),
+        Some(Ok(atlas)) => atlas,
+        Some(Err(error)) => {
+            listener.note(&format!("uvunwrap gave up: {error}"));
             return Ok(None);
         }
     };
@@ -186,9 +102,110 @@ pub(super) fn flatten(
     Ok(Some(pieces))
 }
 
+/// `uvunwrap` at work on threads of its own.
+struct Run {
+    stop: Arc<AtomicBool>,
+    /// Triangles in flat charts.
+    done: Arc<AtomicU64>,
+    /// Its reports so far.
+    steps: Arc<AtomicU64>,
+    receiver: Receiver<Result<uvunwrap::Atlas, uvunwrap::Error>>,
+}
+
+impl Run {
+    fn start(mesh: &Mesh<'_>, way: &Way, threads: usize) -> io::Result<Self> {
+        let area = surface_area(mesh.positions, mesh.triangles);
+        let options = Options {
+            max_chart_angle: way.angle,
+            density: Density::Fixed {
+                texels_per_unit: (TEXELS / area.sqrt()) as f32,
+                page_size: None,
+            },
+            padding: 0,
+            allow_rotation: false,
+            packing: Packing::Fast,
+            ..Options::default()
+        };
+        let stop = Arc::new(AtomicBool::new(false));
+        let (done, steps) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+        let (sender, receiver) = sync_channel(1);
+        let worker = {
+            let (stop, done, steps) = (Arc::clone(&stop), Arc::clone(&done), Arc::clone(&steps));
+            let positions = mesh.positions.to_vec();
+            let indices: Vec<u32> = mesh.triangles.as_flattened().to_vec();
+            move || {
+                begin_thread();
+                let report = |state: uvunwrap::Progress| {
+                    steps.fetch_add(1, Ordering::Relaxed);
+                    if state.stage == Stage::Parameterizing {
+                        done.fetch_max(state.done as u64, Ordering::Relaxed);
+                    }
+                    !stop.load(Ordering::Relaxed)
+                };
+                let input = [MeshInput::new(&positions, &indices)];
+                let run = || uvunwrap::generate_with_progress(&input, &options, report);
+                let result = match rayon::ThreadPoolBuilder::new()
+                    .num_threads(threads)
+                    .stack_size(STACK_BYTES)
+                    .start_handler(|_| begin_thread())
+                    .build()
+                {
+                    Ok(pool) => pool.install(run),
+                    Err(_no_threads) => run(),
+                };
+                // Nobody receives if it came too late.
+                sender.send(result).is_ok()
+            }
+        };
+        std::thread::Builder::new()
+            .name("unwrap".to_owned())
+            .spawn(worker)?;
+        Ok(Self {
+            stop,
+            done,
+            steps,
+            receiver,
+        })
+    }
+
+    /// Waits for the result, and announces each step. Returns none where it takes too long, or ends without one.
+    fn watch(
+        self,
+        triangles: usize,
+        (effort, limit): (Effort, Duration),
+        listener: &dyn Listener,
+    ) -> Option<Result<uvunwrap::Atlas, uvunwrap::Error>> {
+        let total = triangles as u64;
+        // One chart may be the whole mesh. What takes longer is given up here, before a watchdog gives up the process.
+        let longest = patience(triangles).min(LONGEST_CHART);
+        let predicted = longest / 3;
+        listener.expect("flattening", predicted);
+        let (mut told, mut since) = (0, Effort::begin());
+        loop {
+            match self.receiver.recv_timeout(WATCH_INTERVAL) {
+                Ok(result) => return Some(result),
+                Err(RecvTimeoutError::Disconnected) => return None,
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            let steps = self.steps.load(Ordering::Relaxed);
+            if steps > told {
+                (told, since) = (steps, Effort::begin());
+                // All are done only once they are laid out.
+                let flat = self.done.load(Ordering::Relaxed);
+                listener.progress(flat.min(total.saturating_sub(1)), total);
+                listener.expect("flattening", predicted);
+            }
+            if effort.spent() >= limit || since.spent() >= longest {
+                self.stop.store(true, Ordering::Relaxed);
+                return self.receiver.recv_timeout(STOP_GRACE).ok();
+            }
+        }
+    }
+}
+
 /// Sorts the output by chart. Triangles that `uvunwrap` found too thin hang on a vertex of a chart without area; those
 /// that hang on none become pieces of their own.
-fn pieces(mesh: &CleanMesh, output: &OutputMesh, unit: [f64; 2], charts: usize) -> Vec<Piece> {
+fn pieces(mesh: &Mesh<'_>, output: &OutputMesh, unit: [f64; 2], charts: usize) -> Vec<Piece> {
     let mut pieces = vec![Piece::default(); charts];
     let mut place = vec![u32::MAX; output.vertices.len()];
     for (face, corners) in output.indices.as_chunks::<3>().0.iter().enumerate() {
@@ -203,7 +220,7 @@ fn pieces(mesh: &CleanMesh, output: &OutputMesh, unit: [f64; 2], charts: usize) 
             _ => None,
         };
         let Some(piece) = piece else {
-            pieces.push(super::planar::single(mesh, face as u32));
+            pieces.push(crate::planar::single(mesh, face as u32));
             continue;
         };
         let triangle = corners.map(|corner| {

@@ -1,72 +1,21 @@
-//! Whole atlases, checked texel by texel: no overlap, gaps kept, valid as a table.
-
-use std::collections::HashMap;
+//! Whole atlases, checked texel by texel: no overlap, gaps kept, every triangle where it was.
 
 use super::planar::neighbours;
 use super::*;
-use crate::prepare::clean::{self, CleanMesh};
-use crate::prepare::load::{NoUvs, RawMesh};
-use crate::prepare::normals::{cross, sub};
-use crate::progress::Silent;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The unit sphere of 20 · 4^level triangles.
-pub(crate) fn icosphere(level: u32) -> CleanMesh {
-    let t = f32::midpoint(1.0, 5f32.sqrt());
-    let mut positions: Vec<[f32; 3]> = Vec::new();
-    for (a, b) in [(-1.0, t), (1.0, t), (-1.0, -t), (1.0, -t)] {
-        positions.extend([[a, b, 0.0], [0.0, a, b], [b, 0.0, a]]);
-    }
-    let length = |p: [f32; 3]| p.iter().map(|x| x * x).sum::<f32>().sqrt();
-    // All triples whose sides have the icosahedron's length, wound outwards.
-    let near = |a: usize, b: usize| {
-        (length(std::array::from_fn(|k| positions[a][k] - positions[b][k])) - 2.0).abs() < 1e-3
-    };
-    let mut triangles: Vec<[u32; 3]> = Vec::new();
-    for a in 0..12 {
-        for b in a + 1..12 {
-            for c in b + 1..12 {
-                if near(a, b) && near(b, c) && near(c, a) {
-                    let [p, q, r] = [a, b, c].map(|i| positions[i].map(f64::from));
-                    let n = cross(sub(q, p), sub(r, p));
-                    let outward = n[0] * p[0] + n[1] * p[1] + n[2] * p[2] > 0.0;
-                    let [a, b, c] = [a, b, c].map(|i| i as u32);
-                    triangles.push(if outward { [a, b, c] } else { [a, c, b] });
-                }
-            }
-        }
-    }
-    for _ in 0..level {
-        let mut middles: HashMap<(u32, u32), u32> = HashMap::new();
-        let mut finer = Vec::new();
-        for [a, b, c] in triangles {
-            let mut middle = |a: u32, b: u32| {
-                *middles.entry((a.min(b), a.max(b))).or_insert_with(|| {
-                    let (p, q) = (positions[a as usize], positions[b as usize]);
-                    positions.push(std::array::from_fn(|k| f32::midpoint(p[k], q[k])));
-                    positions.len() as u32 - 1
-                })
-            };
-            let (ab, bc, ca) = (middle(a, b), middle(b, c), middle(c, a));
-            finer.extend([[a, ab, ca], [ab, b, bc], [ca, bc, c], [ab, bc, ca]]);
-        }
-        triangles = finer;
-    }
-    let positions = positions
-        .into_iter()
-        .map(|p| p.map(|x| x / length(p)))
-        .collect();
+pub(crate) fn icosphere(level: u32) -> Mesh<'static> {
+    let (positions, triangles) = surface::icosphere(level);
     surface(positions, triangles)
 }
 
-fn surface(positions: Vec<[f32; 3]>, triangles: Vec<[u32; 3]>) -> CleanMesh {
-    clean::clean(&RawMesh {
-        positions,
-        uvs: Err(NoUvs::NotAsked),
-        triangles,
-    })
-    .unwrap()
+fn surface(positions: Vec<[f32; 3]>, triangles: Vec<[u32; 3]>) -> Mesh<'static> {
+    Mesh {
+        positions: positions.leak(),
+        triangles: triangles.leak(),
+    }
 }
 
 /// Pseudo-random numbers from -1 to 1, the same everywhere.
@@ -77,7 +26,7 @@ fn noise(state: &mut u64) -> f32 {
     (*state >> 40) as f32 / (1u64 << 23) as f32 - 1.0
 }
 
-fn soup(count: u32, size: f32) -> CleanMesh {
+fn soup(count: u32, size: f32) -> Mesh<'static> {
     let mut state = 7;
     let mut positions = Vec::new();
     for _ in 0..count {
@@ -91,8 +40,8 @@ fn soup(count: u32, size: f32) -> CleanMesh {
 }
 
 /// The chart of each vertex, by connectivity.
-fn charts_of(mesh: &Mesh) -> Vec<u32> {
-    let mut chart: Vec<u32> = (0..mesh.positions.len() as u32).collect();
+fn charts_of(mesh: &Atlas) -> Vec<u32> {
+    let mut chart: Vec<u32> = (0..mesh.points.len() as u32).collect();
     loop {
         let before = chart.clone();
         for corners in &mesh.triangles {
@@ -111,29 +60,19 @@ fn charts_of(mesh: &Mesh) -> Vec<u32> {
     }
 }
 
-/// No texel twice, no two charts within `gap` texels, none within a texel of the border, and a valid table.
-fn check(surface: &CleanMesh, unwrapped: &Unwrapped, size: u32, gap: usize) {
-    let mesh = &unwrapped.mesh;
-    let mut bytes = Vec::new();
-    mesh.write(&mut bytes).unwrap();
-    assert_eq!(&Mesh::read(&mut bytes.as_slice()).unwrap(), mesh);
+/// No texel twice, no two charts within `gap` texels, none within a texel of the border.
+fn check(surface: &Mesh<'_>, mesh: &Atlas, size: u32, gap: usize) {
     assert_eq!(mesh.triangles.len(), surface.triangles.len());
-    for (corners, points) in mesh.triangles.iter().zip(&surface.triangles) {
-        assert_eq!(
-            &corners.map(|corner| mesh.surface_vertices[corner as usize]),
-            points
-        );
-    }
-    for (vertex, &point) in mesh.surface_vertices.iter().enumerate() {
-        assert_eq!(mesh.positions[vertex], surface.positions[point as usize]);
+    for (corners, points) in mesh.triangles.iter().zip(surface.triangles) {
+        assert_eq!(&corners.map(|corner| mesh.points[corner as usize]), points);
     }
     let covered = coverage::measure(&mesh.uvs, &mesh.triangles, size);
     assert_eq!(covered.doubly, 0);
     let share = covered.covered as f32 / (size as f32).powi(2);
     assert!(
-        (share - unwrapped.utilisation).abs() < 0.02,
+        (share - mesh.utilisation).abs() < 0.02,
         "{share} {}",
-        unwrapped.utilisation
+        mesh.utilisation
     );
     let border = 1.0 / size as f32 - 1e-6;
     assert!(
@@ -167,9 +106,10 @@ fn check(surface: &CleanMesh, unwrapped: &Unwrapped, size: u32, gap: usize) {
     }
 }
 
-/// An atlas of the default quality.
-fn standard<'a>(mesh: &CleanMesh, wanted: impl Into<Wanted<'a>>, limit: Duration) -> Unwrapped {
-    unwrap(mesh, wanted, (Quality::Standard, limit), &Silent).unwrap()
+/// An atlas of full work, with the time that its size gets.
+fn standard<'a>(mesh: &Mesh<'_>, wanted: impl Into<Wanted<'a>>, limit: Duration) -> Atlas {
+    let limit = limit.min(patience(mesh.triangles.len()));
+    unwrap(mesh, wanted, limit, Work::FULL, &Silent).unwrap()
 }
 
 #[test]
@@ -177,7 +117,7 @@ fn a_large_sphere_is_cut_and_packed() {
     let sphere = icosphere(6);
     assert_eq!(sphere.triangles.len(), 81_920);
     // Without the time limit of its size, since other tests run at the same time.
-    let unwrapped = unwrap_with(
+    let unwrapped = unwrap(
         &sphere,
         (1024, Pages::ONE),
         PATIENCE,
@@ -188,13 +128,9 @@ fn a_large_sphere_is_cut_and_packed() {
         &Silent,
     )
     .unwrap();
-    assert_eq!(unwrapped.method, UnwrapMethod::Uvunwrap);
+    assert_eq!(unwrapped.method, Method::Flattened);
     assert!(unwrapped.utilisation > 0.5, "{}", unwrapped.utilisation);
     check(&sphere, &unwrapped, 1024, 3);
-    for (normal, position) in unwrapped.mesh.normals.iter().zip(&unwrapped.mesh.positions) {
-        let cosine: f32 = normal.iter().zip(position).map(|(a, b)| a * b).sum();
-        assert!(cosine > 0.999);
-    }
 }
 
 #[test]
@@ -209,9 +145,9 @@ fn padding_grows_with_the_texture_and_shrinks_with_nothing() {
 #[test]
 fn a_draft_is_an_atlas_of_less_work() {
     let sphere = icosphere(3);
-    let of = |quality| unwrap(&sphere, (512, Pages::ONE), (quality, PATIENCE), &Silent).unwrap();
-    let (draft, full) = (of(Quality::Draft), of(Quality::Standard));
-    assert_eq!(draft.method, UnwrapMethod::Uvunwrap);
+    let of = |work| unwrap(&sphere, (512, Pages::ONE), PATIENCE, work, &Silent).unwrap();
+    let (draft, full) = (of(Work::DRAFT), of(Work::FULL));
+    assert_eq!(draft.method, Method::Flattened);
     check(&sphere, &draft, 512, 2);
     let [draft, full] = [draft, full].map(|atlas| atlas.utilisation);
     assert!(draft < full && draft > 0.8 * full, "{draft} and {full}");
@@ -225,11 +161,7 @@ fn the_same_surface_gives_the_same_atlas_on_any_number_of_threads() {
             .num_threads(threads)
             .build()
             .unwrap();
-        pool.install(|| {
-            unwrap_with(&sphere, (512, Pages::ONE), PATIENCE, Work::FULL, &Silent)
-                .unwrap()
-                .mesh
-        })
+        pool.install(|| unwrap(&sphere, (512, Pages::ONE), PATIENCE, Work::FULL, &Silent).unwrap())
     };
     assert_eq!(with(1), with(3));
 }
@@ -238,20 +170,20 @@ fn the_same_surface_gives_the_same_atlas_on_any_number_of_threads() {
 fn loose_triangles_get_the_fallback_with_all_the_time_in_the_world() {
     let soup = soup(3000, 0.05);
     let unwrapped = standard(&soup, (1024, Pages::ONE), Duration::MAX);
-    assert_eq!(unwrapped.method, UnwrapMethod::Fallback);
+    assert_eq!(unwrapped.method, Method::Projected);
     check(&soup, &unwrapped, 1024, 1);
     assert!(unwrapped.utilisation > 0.3, "{}", unwrapped.utilisation);
 }
 
 /// What views resolve of a surface: for each triangle the pixels per unit of area that `shown` returns, in one view.
-pub(crate) fn views(mesh: &CleanMesh, shown: impl Fn(usize) -> f64) -> Resolved {
+pub(crate) fn views(mesh: &Mesh<'_>, shown: impl Fn(usize) -> f64) -> Views {
     let exposure: Vec<f64> = (0..mesh.triangles.len()).map(shown).collect();
-    let area = |face: usize| surface_area(&mesh.positions, &mesh.triangles[face..=face]);
+    let area = |face: usize| surface_area(mesh.positions, &mesh.triangles[face..=face]);
     let pixels = exposure
         .iter()
         .enumerate()
         .map(|(face, shown)| shown * area(face));
-    let mut views = Resolved::default();
+    let mut views = Views::default();
     (views.best, views.pixels) = (exposure.clone(), pixels.collect());
     views.exposure = exposure;
     views
@@ -274,17 +206,17 @@ fn what_nobody_sees_leaves_its_texels_to_what_is_seen() {
         let wanted = Wanted {
             texture_size: 512,
             pages: Pages::ONE,
-            views: known.is_known().then_some(&known),
+            views: known.best.iter().any(|&seen| seen > 0.0).then_some(&known),
         };
         let unwrapped = standard(&sphere, wanted, Duration::ZERO);
         check(&sphere, &unwrapped, 512, 2);
         unwrapped
     };
     // Texels of the seen triangles, and of the others.
-    let texels = |unwrapped: &Unwrapped| {
+    let texels = |unwrapped: &Atlas| {
         let mut sums = [0.0; 2];
-        for (corners, &seen) in unwrapped.mesh.triangles.iter().zip(&resolved) {
-            let [a, b, c] = corners.map(|k| unwrapped.mesh.uvs[k as usize].map(f64::from));
+        for (corners, &seen) in unwrapped.triangles.iter().zip(&resolved) {
+            let [a, b, c] = corners.map(|k| unwrapped.uvs[k as usize].map(f64::from));
             let double = (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0]);
             sums[usize::from(seen > 0.0)] += double.abs();
         }
@@ -320,7 +252,7 @@ fn seams_lie_where_views_see_least() {
             pages: Pages::ONE,
             views: Some(&known),
         };
-        let mesh = unwrap_with(
+        let mesh = unwrap(
             &sphere,
             wanted,
             PATIENCE,
@@ -330,10 +262,9 @@ fn seams_lie_where_views_see_least() {
             },
             &Silent,
         )
-        .unwrap()
-        .mesh;
+        .unwrap();
         let mut sums = [0.0; 2];
-        for (face, across) in neighbours(&sphere.triangles).iter().enumerate() {
+        for (face, across) in neighbours(sphere.triangles).iter().enumerate() {
             for (side, &other) in across.iter().enumerate() {
                 let [a, b] = [
                     mesh.triangles[face][side],
@@ -344,7 +275,7 @@ fn seams_lie_where_views_see_least() {
                 {
                     continue;
                 }
-                let [p, q] = [a, b].map(|k| mesh.positions[k as usize]);
+                let [p, q] = [a, b].map(|k| sphere.positions[mesh.points[k as usize] as usize]);
                 let length = f64::from((p[0] - q[0]).hypot(p[1] - q[1]).hypot(p[2] - q[2]));
                 sums[0] += length;
                 sums[1] += length * seen(face);
@@ -376,11 +307,11 @@ fn one_triangle_fills_its_half() {
 fn no_time_means_the_fallback_and_it_is_valid() {
     let sphere = icosphere(5);
     let unwrapped = standard(&sphere, (1024, Pages::ONE), Duration::ZERO);
-    assert_eq!(unwrapped.method, UnwrapMethod::Fallback);
+    assert_eq!(unwrapped.method, Method::Projected);
     assert!(
-        unwrapped.mesh.charts < 400 && unwrapped.utilisation > 0.4,
+        unwrapped.charts < 400 && unwrapped.utilisation > 0.4,
         "{} {}",
-        unwrapped.mesh.charts,
+        unwrapped.charts,
         unwrapped.utilisation
     );
     check(&sphere, &unwrapped, 1024, 2);
@@ -410,19 +341,25 @@ fn more_triangles_than_texels_still_get_an_atlas() {
     let unwrapped = standard(&soup, (256, Pages::ONE), PATIENCE);
     assert!(unwrapped.utilisation > 0.1);
     assert_eq!(
-        coverage::measure(&unwrapped.mesh.uvs, &unwrapped.mesh.triangles, 256).doubly,
+        coverage::measure(&unwrapped.uvs, &unwrapped.triangles, 256).doubly,
         0
     );
 }
 
+/// The page of an atlas at this place.
+fn page_at(uv: [f32; 2], pages: Pages) -> u32 {
+    let [column, row] = uv.map(|x| ((x * pages.side() as f32) as u32).min(pages.side() - 1));
+    row * pages.side() + column
+}
+
 /// Checks that no triangle crosses the border of a page or comes within a texel of it. Returns the number of pages in
 /// use.
-fn check_pages(mesh: &Mesh, size: u32, pages: Pages) -> usize {
+fn check_pages(mesh: &Atlas, size: u32, pages: Pages) -> usize {
     let page = pages.page(size) as f32;
     let border = 1.0 / page - 1e-5;
     let mut used = vec![false; pages.count() as usize];
     for corners in &mesh.triangles {
-        let [first, ..] = corners.map(|corner| pages.at(mesh.uvs[corner as usize]));
+        let [first, ..] = corners.map(|corner| page_at(mesh.uvs[corner as usize], pages));
         used[first as usize] = true;
         let at = pages.place(first).map(|x| x as f32);
         for uv in corners.map(|corner| mesh.uvs[corner as usize]) {
@@ -441,11 +378,11 @@ fn no_chart_crosses_the_border_of_a_page() {
     let sphere = icosphere(4);
     // Whole cells and texels, thirds of a grid, and cells of several texels.
     for (size, count, gap) in [(512, 4, 2), (1020, 9, 2), (1024, 16, 2), (4096, 16, 8)] {
-        let pages = Pages::try_from(count).unwrap();
+        let pages = Pages::new(u32::isqrt(count));
         let unwrapped = standard(&sphere, (size, pages), PATIENCE);
-        assert_eq!(unwrapped.method, UnwrapMethod::Uvunwrap);
+        assert_eq!(unwrapped.method, Method::Flattened);
         check(&sphere, &unwrapped, size, gap);
-        let used = check_pages(&unwrapped.mesh, size, pages);
+        let used = check_pages(&unwrapped, size, pages);
         assert!(
             used == count as usize && unwrapped.utilisation > 0.5,
             "{count}: {used}, {}",
@@ -456,36 +393,41 @@ fn no_chart_crosses_the_border_of_a_page() {
 
 #[test]
 fn slivers_in_rows_keep_apart() {
-    let mut slivers = soup(5000, 0.05);
-    for corners in &slivers.triangles {
+    let soup = soup(5000, 0.05);
+    let mut positions = soup.positions.to_vec();
+    for corners in soup.triangles {
         let [a, b, c] = corners.map(|corner| corner as usize);
-        let [from, to] = [slivers.positions[a], slivers.positions[b]];
+        let [from, to] = [positions[a], positions[b]];
         for axis in 0..3 {
             // Moves the corner to within a fiftieth of the middle of a side.
             let middle = f32::midpoint(from[axis], to[axis]);
             let share = 0.02 * (c % 7) as f32 / 6.0 + 0.002;
-            let corner = &mut slivers.positions[c][axis];
+            let corner = &mut positions[c][axis];
             *corner = middle + share * (*corner - middle);
         }
     }
+    let slivers = Mesh {
+        positions: &positions,
+        ..soup
+    };
     let unwrapped = standard(&slivers, (1024, Pages::ONE), Duration::ZERO);
-    assert!(unwrapped.mesh.charts as usize > PACKED_CHARTS);
+    assert!(unwrapped.charts as usize > PACKED_CHARTS);
     check(&slivers, &unwrapped, 1024, 1);
 }
 
 #[test]
 fn shelves_fill_one_page_after_another() {
     let soup = soup(6000, 0.05);
-    let pages = Pages::try_from(4).unwrap();
+    let pages = Pages::new(2);
     let unwrapped = standard(&soup, (2048, pages), Duration::ZERO);
-    assert_eq!(unwrapped.method, UnwrapMethod::Fallback);
+    assert_eq!(unwrapped.method, Method::Projected);
     assert!(
-        unwrapped.mesh.charts as usize > PACKED_CHARTS,
+        unwrapped.charts as usize > PACKED_CHARTS,
         "{}",
-        unwrapped.mesh.charts
+        unwrapped.charts
     );
     check(&soup, &unwrapped, 2048, 1);
-    assert_eq!(check_pages(&unwrapped.mesh, 2048, pages), 4);
+    assert_eq!(check_pages(&unwrapped, 2048, pages), 4);
     assert!(unwrapped.utilisation > 0.3, "{}", unwrapped.utilisation);
 }
 
@@ -496,10 +438,10 @@ fn a_chart_as_large_as_a_page_limits_the_scale_and_nothing_else() {
         vec![[0, 1, 2]],
     );
     for count in [4, 16] {
-        let pages = Pages::try_from(count).unwrap();
+        let pages = Pages::new(u32::isqrt(count));
         let unwrapped = standard(&one, (1024, pages), PATIENCE);
         check(&one, &unwrapped, 1024, 2);
-        assert_eq!(check_pages(&unwrapped.mesh, 1024, pages), 1);
+        assert_eq!(check_pages(&unwrapped, 1024, pages), 1);
         // Half a page.
         let share = unwrapped.utilisation * count as f32;
         assert!((0.4..0.5).contains(&share), "{count}: {share}");

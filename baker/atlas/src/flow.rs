@@ -12,7 +12,7 @@ struct Arc {
 
 /// The graph. Source and sink are two extra nodes at the end.
 #[derive(Debug)]
-pub(crate) struct Graph {
+pub struct Graph {
     arcs: Vec<Arc>,
     /// The node that each arc leaves.
     from: Vec<u32>,
@@ -20,7 +20,9 @@ pub(crate) struct Graph {
 }
 
 impl Graph {
-    pub(crate) fn new(nodes: usize) -> Self {
+    /// A graph of `nodes` nodes besides source and sink.
+    #[must_use]
+    pub fn new(nodes: usize) -> Self {
         Self {
             arcs: Vec::new(),
             from: Vec::new(),
@@ -29,17 +31,17 @@ impl Graph {
     }
 
     /// Adds an edge with this capacity in both directions.
-    pub(crate) fn link(&mut self, a: u32, b: u32, capacity: u64) {
+    pub fn link(&mut self, a: u32, b: u32, capacity: u64) {
         self.arc(a, b, [capacity; 2]);
     }
 
     /// Adds an arc from the source.
-    pub(crate) fn feed(&mut self, node: u32, capacity: u64) {
+    pub fn feed(&mut self, node: u32, capacity: u64) {
         self.arc(self.nodes as u32, node, [capacity, 0]);
     }
 
     /// Adds an arc to the sink.
-    pub(crate) fn drain(&mut self, node: u32, capacity: u64) {
+    pub fn drain(&mut self, node: u32, capacity: u64) {
         self.arc(node, self.nodes as u32 + 1, [capacity, 0]);
     }
 
@@ -59,7 +61,7 @@ impl Graph {
 
     /// Returns the nodes on the source's side of the minimum cut; none where that would visit more than `steps` arcs.
     /// Calls `tell` in each round.
-    pub(crate) fn cut(mut self, mut steps: u64, mut tell: impl FnMut()) -> Option<Vec<bool>> {
+    pub fn cut(mut self, mut steps: u64, mut tell: impl FnMut()) -> Option<Vec<bool>> {
         let (source, sink) = (self.nodes, self.nodes + 1);
         let leaving = self.leaving();
         let of = |node: usize| leaving.0[node] as usize..leaving.0[node + 1] as usize;

@@ -1,36 +1,34 @@
 //! Charts cut on purpose, merged again.
 
-use super::super::pack::Chart;
-use super::super::tests::icosphere;
 use super::*;
-use crate::prepare::clean;
-use crate::prepare::load::{NoUvs, RawMesh};
+use crate::piece::Chart;
+use crate::tests::icosphere;
 
 /// `columns` × `rows` squares of edge 1 on the surface given by `place`.
-pub(in super::super) fn squares(
+pub(crate) fn squares(
     columns: u32,
     rows: u32,
     place: impl Fn(f32, f32) -> [f32; 3],
-) -> CleanMesh {
+) -> Mesh<'static> {
     let corner = |k: u32| place((k % (columns + 1)) as f32, (k / (columns + 1)) as f32);
     let cell = |k: u32| {
         let at = k / columns * (columns + 1) + k % columns;
         let below = at + columns + 1;
         [[at, at + 1, below + 1], [at, below + 1, below]]
     };
-    clean::clean(&RawMesh {
-        positions: (0..(columns + 1) * (rows + 1)).map(corner).collect(),
-        uvs: Err(NoUvs::NotAsked),
-        triangles: (0..columns * rows).flat_map(cell).collect(),
-    })
-    .unwrap()
+    let positions: Vec<[f32; 3]> = (0..(columns + 1) * (rows + 1)).map(corner).collect();
+    let triangles: Vec<[u32; 3]> = (0..columns * rows).flat_map(cell).collect();
+    Mesh {
+        positions: positions.leak(),
+        triangles: triangles.leak(),
+    }
 }
 
 /// Each pair of triangles as its own chart: flat as the first triangle, and rotated differently.
-fn apart(mesh: &CleanMesh) -> Vec<Piece> {
+fn apart(mesh: &Mesh<'_>) -> Vec<Piece> {
     let both = |two: usize| {
         let faces = [2 * two as u32, 2 * two as u32 + 1];
-        let [a, b] = faces.map(|face| super::super::planar::single(mesh, face));
+        let [a, b] = faces.map(|face| crate::planar::single(mesh, face));
         let mut piece = a;
         let fourth = *b.points.iter().find(|p| !piece.points.contains(p)).unwrap();
         // The first triangle has corners 0, 1, 2 of a square; the last is in the remaining corner.
@@ -59,7 +57,7 @@ fn apart(mesh: &CleanMesh) -> Vec<Piece> {
 }
 
 /// Every face once, its corners at its points; nothing flipped; outlines equal to new ones.
-pub(super) fn check(mesh: &CleanMesh, merger: &Merger<'_>) {
+pub(super) fn check(mesh: &Mesh<'_>, merger: &Merger<'_>) {
     let mut seen = vec![0; mesh.triangles.len()];
     for (piece, outline) in merger.pieces.iter().zip(&merger.outlines) {
         for (&face, corners) in piece.faces.iter().zip(&piece.chart.triangles) {
@@ -134,7 +132,7 @@ fn a_roll_is_laid_out_and_meets_itself_nowhere() {
 fn a_sphere_is_not_pressed_flat() {
     let mesh = icosphere(3);
     let pieces: Vec<Piece> = (0..mesh.triangles.len() as u32)
-        .map(|face| super::super::planar::single(&mesh, face))
+        .map(|face| crate::planar::single(&mesh, face))
         .collect();
     let mut merger = Merger::new(&mesh, pieces, 1e-3);
     for own in 0..merger.pieces.len() as u32 {
@@ -258,7 +256,7 @@ fn outlines_neither_cross_nor_come_near() {
 fn a_chart_is_turned_to_its_border_and_relaxed_into_it() {
     let mesh = squares(6, 1, |x, y| [x, y, 0.0]);
     // One chart of everything, which planar's projection leaves unchanged.
-    let [piece] = &super::super::planar::cut(&mesh)[..] else {
+    let [piece] = &crate::planar::cut(&mesh)[..] else {
         panic!("one chart");
     };
     let rest = relax::rest(&mesh, piece);

@@ -2,17 +2,19 @@
 //!
 //! Charts grown by normals have borders where two of them met: ragged, and often in full view. Around such a border
 //! lies a band of triangles that either chart could have. The cheapest border through it is a minimum cut
-//! ([`crate::prepare::flow`]) over common edges, priced by [`Price`]. What changes sides is laid beside its new chart
+//! ([`crate::flow`]) over common edges, priced by [`Price`]. What changes sides is laid beside its new chart
 //! like whole charts in [`super`], or stays where it does not fit without stretch.
 
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap, HashSet};
 
-use super::border;
-use super::{Merger, Outline, Piece, Place, WORK};
-use crate::prepare::clean::CleanMesh;
-use crate::prepare::flow::Graph;
-use crate::prepare::normals::{cross, sub, unit as direction};
-use crate::progress::unit;
+use super::border::{self, Place};
+use super::outline::Outline;
+use super::{Merger, WORK};
+use crate::flow::Graph;
+use crate::input::Mesh;
+use crate::piece::Piece;
+use crate::work::unit;
+use kiln_raster::vector::{cross, sub, unit as direction};
 
 /// Reach of the band to either side, relative to the edge of a square as large as the smaller chart.
 const REACH: f64 = 0.3;
@@ -37,7 +39,7 @@ const FIRM: u64 = 1 << 50;
 
 /// The cost of having an edge of the surface in a border.
 pub(super) struct Price<'a> {
-    mesh: &'a CleanMesh,
+    mesh: &'a Mesh<'a>,
     /// Visibility by triangle, relative to the mean of the surface.
     seen: Vec<f64>,
     normals: Vec<Option<[f64; 3]>>,
@@ -46,7 +48,7 @@ pub(super) struct Price<'a> {
 
 impl<'a> Price<'a> {
     /// `exposure` holds, for each triangle, the pixels per unit of area of all views together; empty where unknown.
-    pub(super) fn new(mesh: &'a CleanMesh, exposure: &[f64]) -> Self {
+    pub(super) fn new(mesh: &'a Mesh<'a>, exposure: &[f64]) -> Self {
         let place = |corner: u32| mesh.positions[corner as usize].map(f64::from);
         let crossed = |t: &[u32; 3]| {
             let [a, b, c] = t.map(place);
