@@ -55,8 +55,7 @@ pub(in crate::prepare::load) fn read(
     progress: &dyn Progress,
 ) -> Result<(RawMesh, Pictures), GltfError> {
     read_with(
-        bytes,
-        is_glb,
+        (bytes, is_glb),
         name,
         folder,
         (true, None, false),
@@ -206,8 +205,8 @@ fn tint(picture: &mut Picture, factor: [f32; 3]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::encode::png;
     use crate::folder::Local;
+    use crate::png;
     use crate::progress::Silent;
     use proto::message::Root;
     use serde_json::Value;
