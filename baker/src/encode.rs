@@ -9,13 +9,11 @@ pub mod glb;
 pub mod ktx2;
 pub mod maps;
 pub mod material;
-pub mod measure;
 mod obj;
 pub mod pages;
 mod part;
 pub mod picture;
 mod ply;
-pub mod png;
 pub mod preview;
 pub mod read_back;
 mod refined;
@@ -32,15 +30,16 @@ use proto::message::{AtlasFigures, Code, EncodeSummary, Failure, Phase, Table, V
 use proto::table::Mesh;
 
 use crate::failure::internal;
+use crate::measure::{self, Pixel};
 use crate::memory::peak_rss_kib;
 use crate::pace;
+use crate::png;
 use crate::progress::{PhaseClock, Progress, each, unit};
 use crate::render::{Image, Paint, Textures};
 use crate::session::{Session, take_fds, unchanged};
 use crate::survey;
 use files::{Written, write_files};
 use material::Layers;
-use measure::Pixel;
 use pages::Sheets;
 use preview::Row;
 use refined::AsFitted;
@@ -113,7 +112,8 @@ pub fn run(
             preview::draw(&mesh, &skin, &material, &rows, &holdout)
         });
         let sheet = sheet.map_err(|error| internal(&error))?;
-        session.put_file(Table::Preview, sheet, read_back::picture)?;
+        let whole = |file: &[u8]| png::decode(file).map_err(|error| internal(&error));
+        session.put_file(Table::Preview, sheet, whole)?;
         session.progress(Phase::Preview, 1, 1);
     }
     Ok(EncodeSummary {
@@ -231,8 +231,7 @@ fn receive_views(
                 mesh,
                 paint,
                 &view,
-                job.blend,
-                taken.gain,
+                (job.blend, taken.gain),
                 add.as_mut().map(|add| add as &mut dyn FnMut(Pixel)),
                 |more| {
                     pixels += more;

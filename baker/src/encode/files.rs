@@ -11,12 +11,12 @@ use proto::table::Mesh;
 use super::glb::{self, Dress, GlbError, Leaf, provenance, quantised};
 use super::material::{self, Layers, Material};
 use super::pages::{self, Sheets};
-use super::png::Kind;
 use super::read_back::{self, ReadBack, Tolerance};
 use super::skin::Skin;
 use super::{obj, picture, ply, tangents};
 use crate::failure::internal;
 use crate::pace;
+use crate::png::Kind;
 use crate::progress::{PhaseClock, Progress, each, unit};
 use crate::session::{Session, unchanged};
 

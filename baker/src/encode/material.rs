@@ -18,10 +18,10 @@ use proto::table::{Layer, LayerTexture, Mesh, Provenance, Texture};
 
 use super::pages::Sheets;
 use super::picture::{self, TextureError};
-use super::png::Kind;
 use super::relief::relief;
 use crate::failure::internal;
 use crate::pace;
+use crate::png::Kind;
 use crate::progress::{Progress, each};
 
 /// Opacity from here on counts as full.

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::os::fd::OwnedFd;
 
 use proto::job::AlphaMode;
-use proto::message::{Failure, Refusal, Root};
+use proto::message::{Refusal, Root};
 use proto::table::Mesh;
 use rayon::prelude::*;
 use serde_json::Value;
@@ -16,8 +16,7 @@ use serde_json::Value;
 use super::glb::container::chunks;
 use super::material::Material;
 use super::pages::{Leaf, Sheets};
-use super::{picture, png};
-use crate::failure::internal;
+use super::picture;
 use crate::folder::{Files, Folder, FolderError};
 use crate::prepare::load::{self, LoadError, Picture, RawMesh};
 use crate::progress::Progress;
@@ -38,14 +37,6 @@ pub enum ReadBackError {
     /// A slot of its material is not as it was made.
     #[error("the finished file reads back with another {0}")]
     Slot(&'static str),
-}
-
-/// Decodes a PNG to its end.
-///
-/// # Errors
-/// It does not decode.
-pub fn picture(file: &[u8]) -> Result<(), Failure> {
-    png::decode(file).map_err(|error| internal(&error))
 }
 
 /// How far what is read may be from what was written.

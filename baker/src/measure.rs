@@ -45,8 +45,7 @@ pub fn compare(
     mesh: &Mesh,
     paint: Paint<'_>,
     view: &View,
-    blend: Blend,
-    gain: f32,
+    (blend, gain): (Blend, f32),
     mut each: Option<&mut dyn FnMut(Pixel)>,
     mut band_done: impl FnMut(u64),
 ) -> ViewScore {
@@ -254,8 +253,7 @@ pub(crate) mod tests {
             &mesh,
             (&texture).into(),
             view,
-            Blend::Linear,
-            gain,
+            (Blend::Linear, gain),
             Some(&mut |pixel| pixels.push(pixel)),
             |band| done += band,
         );
@@ -264,8 +262,7 @@ pub(crate) mod tests {
             &mesh,
             (&texture).into(),
             view,
-            Blend::Linear,
-            gain,
+            (Blend::Linear, gain),
             None,
             |_| (),
         );
@@ -387,8 +384,7 @@ pub(crate) mod tests {
             &mesh,
             (&texture).into(),
             &view,
-            Blend::Linear,
-            1.0,
+            (Blend::Linear, 1.0),
             Some(&mut |pixel| rows.extend(pixel.error.map(|_| pixel.row))),
             |pixels| bands.push(pixels),
         );
