@@ -1,9 +1,34 @@
-//! Kiln's worker. One process runs one role for one job:
+//! Kiln's worker. One process runs one role for one job.
+//!
+//! ```text
+//!  mesh file ──┐  prepare                    bake                      encode
+//!  pictures ───┼─▶ load, clean, repair, ──▶  cameras, rows, fit, ──▶  PNG or KTX2, GLB, PLY, OBJ,
+//!  cameras ────┘   simplify, unwrap, views   seams, maps              each read back; scores, sheet
+//!                     │ Surface, Mesh, View     │ Texture or Colours      │ files
+//!                     ▼                         ▼                         ▼
+//!              ═══════ supervisor: sealed memory, one table or file each, over a socket ═══════
+//!
+//!  finished meshes, views ─▶ compare ─▶ figures, sheet          (in place of prepare)
+//! ```
 //!
 //! - [`prepare`] reads the mesh file and the pictures and writes flat tables. Untrusted bytes end here. It uses no GPU.
 //! - [`bake`] turns flat tables into a texture, on its own GPU context or on the processor.
 //! - [`encode`] turns texture and mesh into PNG, GLB and preview. It uses no GPU.
 //! - [`compare`] runs in place of prepare: it turns finished meshes and views into figures.
+//!
+//! Layers, lowest first. A module uses its own layer and those above it in this table, and no circle of imports has more
+//! than three files.
+//!
+//! | layer | modules |
+//! |---|---|
+//! | crates of their own, which know nothing of Kiln | `kiln_raster`, `kiln_atlas` |
+//! | a process: what every role needs to run | `pace`, `last_words`, [`progress`], `step_times`, `failure`, `memory`, [`folder`], [`session`], [`sandbox`], `failpoints` |
+//! | pictures and geometry: no role, no session | [`render`], [`png`], `sheet`, [`measure`], [`survey`] |
+//! | roles | [`prepare`], [`bake`], [`encode`], [`compare`] |
+//! | dispatch | `run`, `doctor` |
+//!
+//! Of roles, encode and compare read meshes with prepare's readers, and prepare finds what views resolve with bake's
+//! rasteriser.
 //!
 //! Invariants:
 //!
@@ -14,30 +39,31 @@
 
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
-pub mod sandbox;
-
+mod failure;
+pub mod folder;
+mod last_words;
+mod memory;
 mod pace;
 pub mod progress;
+pub mod sandbox;
 pub mod session;
 mod step_times;
 
-pub mod prepare;
-
-pub mod bake;
-
-pub mod encode;
-
-pub mod compare;
-
-pub mod render;
-
-mod spans;
-pub mod survey;
-
-mod doctor;
 #[cfg(feature = "failpoints")]
 mod failpoints;
-mod last_words;
+
+pub mod measure;
+pub mod png;
+pub mod render;
+mod sheet;
+pub mod survey;
+
+pub mod bake;
+pub mod compare;
+pub mod encode;
+pub mod prepare;
+
+mod doctor;
 mod run;
 
 pub use last_words::Noted;

@@ -20,8 +20,6 @@ pub(crate) const VIEW_TRIANGLE: u64 = 500;
 pub(crate) const REPAIR: Duration = Duration::from_secs(2);
 /// meshoptimizer, per triangle: up to three passes, each of them one call.
 pub(crate) const SIMPLIFY_TRIANGLE: u64 = 12_000;
-/// The rest of the unwrap beside flattening charts: cutting, packing, splitting vertices.
-pub(crate) const ATLAS_TRIANGLE: u64 = 4_000;
 /// Decoding a picture and cropping it, per byte of memory that this needs.
 pub(crate) const DECODE_BYTE: u64 = 40;
 /// Copying a table into or out of shared memory, checks included, per byte.

@@ -14,7 +14,6 @@
 //!
 //! This role uses no GPU, fetches nothing, and reads only files that the supervisor opens for it.
 
-use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -22,12 +21,12 @@ use proto::job::{PrepareJob, Repair, Up};
 use proto::message::{Code, Failure, MeshStep, Phase, PrepareSummary, Root, Table, TextureChoice};
 use proto::table::{Simplified, Surface};
 
+use crate::failure::{internal, no_thread};
+use crate::folder::Folder;
+use crate::memory::peak_rss_kib;
 use crate::pace;
 use crate::progress::{PhaseClock, Progress, both, each};
-use crate::run::{internal, peak_rss_kib};
 use crate::session::Session;
-
-pub mod folder;
 
 mod arrays;
 
@@ -38,8 +37,6 @@ pub mod load;
 pub mod clean;
 
 mod normals;
-
-mod flow;
 
 mod repair;
 
@@ -58,7 +55,6 @@ pub mod alone;
 pub(crate) mod views;
 
 use self::clean::{CleanMesh, Counts};
-use self::folder::{Folder, FolderError};
 use self::repair::Eye;
 use self::texels::Lookout;
 use self::unwrap::{Unwrapped, Wanted, kept};
@@ -80,19 +76,12 @@ struct LaidOut {
     texture: Option<TextureChoice>,
 }
 
-/// The code for a file that another file names, not the user: if it is missing or unreadable, the data are bad.
-fn named_by_input(error: &FolderError) -> Code {
-    match error.code() {
-        Code::MissingInput => Code::InvalidAsset,
-        code => code,
-    }
-}
-
 /// Runs the role.
 ///
 /// # Errors
 /// What the user is told.
 pub fn run(session: &Session, job: &PrepareJob) -> Result<PrepareSummary, Failure> {
+    unwrap::announce();
     let [mesh_folder, views_folder] =
         [Root::Mesh, Root::Views].map(|root| Folder::new(session, root));
     let mut clock = PhaseClock::default();
@@ -188,16 +177,6 @@ fn put_mesh(session: &Session, job: &PrepareJob, laid_out: &LaidOut) -> Result<(
     let mesh = &laid_out.unwrapped.mesh;
     let put = session.put(Table::Mesh, mesh.byte_len(), |out| mesh.write(out));
     put.map_err(|error| internal(&error))
-}
-
-/// The failure to report when the system gives no thread.
-fn no_thread(to: &str, error: &io::Error) -> Failure {
-    Failure {
-        code: Code::SpawnFailed,
-        message: format!("the system gave no thread to {to} with: {error}"),
-        hint: "this host is short of processes or memory (ulimit -a): fewer jobs at once need less"
-            .to_owned(),
-    }
 }
 
 fn shape(
@@ -296,7 +275,7 @@ fn lay_out(
     let wanted = Wanted {
         texture_size: texture.map_or(job.texture_size, |choice| job.pages.atlas(choice.size)),
         pages: job.pages,
-        views: resolved.is_known().then_some(&resolved),
+        views: resolved.is_known().then_some(&resolved.shown),
     };
     let unwrapped = clock.time(Phase::Unwrap, || make_atlas(surface, job, wanted, progress))?;
     Ok(LaidOut { unwrapped, texture })
@@ -373,7 +352,7 @@ mod tests {
             layers: true,
         };
         change(&mut job);
-        let files = folder::Local(dir.path().to_path_buf());
+        let files = crate::folder::Local(dir.path().to_path_buf());
         let folder = Folder::new(&files, Root::Mesh);
         let mut clock = PhaseClock::default();
         let shaped = shape(&folder, &job, &[], &Silent, &mut clock)?;

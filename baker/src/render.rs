@@ -10,7 +10,6 @@
 //! Conventions are those of [`proto::table`]. Geometry is in f64. The result does not depend on the number of threads.
 
 mod clip;
-mod raster;
 mod shade;
 mod sight;
 
@@ -18,7 +17,8 @@ pub mod srgb;
 #[cfg(test)]
 mod tests;
 
-pub use clip::{Bounds, Projection, projected_bounds};
+pub use clip::{Projection, projected_bounds};
+pub use kiln_raster::Bounds;
 pub(crate) use shade::split;
 pub use shade::{Image, Paint, Textures};
 pub use sight::Sight;
@@ -28,7 +28,7 @@ use proto::table::{Camera, Mesh};
 use rayon::prelude::*;
 
 use crate::progress::unit;
-use raster::Hits;
+use kiln_raster::Hits;
 use shade::Shader;
 
 /// A picture in floats.
@@ -68,7 +68,7 @@ pub fn render(
     blend: Blend,
 ) -> Render {
     let (width, height, samples) = (width as usize, height as usize, samples.max(1) as usize);
-    let scene = raster::Scene::new(mesh, camera, [width, height], samples);
+    let scene = clip::scene(mesh, camera, [width, height], samples);
     let mut result = Render {
         width,
         height,

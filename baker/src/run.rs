@@ -1,10 +1,7 @@
 //! One worker's life: role from the command line → sandbox → session → role → `Done` or `Failed` → exit.
 
-use std::fs::File;
 use std::io::Write;
 use std::num::NonZero;
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::FileExt;
 use std::process::ExitCode;
 use std::sync::OnceLock;
 
@@ -13,6 +10,8 @@ use proto::message::{Code, Done, Failure, Phase, Role, Start, Table};
 use tracing_subscriber::EnvFilter;
 
 use crate::bake::warm::Warm;
+use crate::failure::internal;
+use crate::memory::peak_rss_kib;
 use crate::pace;
 use crate::progress::Progress;
 use crate::sandbox::{self, Options};
@@ -212,50 +211,6 @@ fn warm(session: &Session) -> Result<Warm, Failure> {
     }
     session.compiled().map_err(|error| internal(&error))?;
     Ok(warm)
-}
-
-/// A failure that no input causes: a bug in Kiln, or the end of the supervisor.
-pub(crate) fn internal(error: &dyn std::error::Error) -> Failure {
-    let mut message = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        message.push_str(": ");
-        message.push_str(&error.to_string());
-        cause = error.source();
-    }
-    Failure {
-        code: Code::Internal,
-        message,
-        hint: String::new(),
-    }
-}
-
-/// Takes the first `N` descriptors of a job.
-pub(crate) fn take_fds<const N: usize>(fds: Vec<OwnedFd>) -> Result<[OwnedFd; N], Failure> {
-    fds.into_iter()
-        .take(N)
-        .collect::<Vec<_>>()
-        .try_into()
-        .map_err(|fds: Vec<OwnedFd>| Failure {
-            code: Code::ProtocolViolation,
-            message: format!("the job came with {} of {N} descriptors", fds.len()),
-            hint: String::new(),
-        })
-}
-
-/// Peak resident memory of this process in KiB. The first call opens the file and keeps it open, because the sandbox
-/// opens none.
-pub(crate) fn peak_rss_kib() -> u64 {
-    static STATUS: OnceLock<Option<File>> = OnceLock::new();
-    let read = || {
-        let status = STATUS.get_or_init(|| File::open("/proc/self/status").ok());
-        let mut text = [0; 4096];
-        let length = status.as_ref()?.read_at(&mut text, 0).ok()?;
-        let text = std::str::from_utf8(text.get(..length)?).ok()?;
-        let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-        line.trim().strip_suffix(" kB")?.parse().ok()
-    };
-    read().unwrap_or(0)
 }
 
 /// Makes a panic on any thread log its location and end the process, so that no destructor runs against a broken

@@ -18,17 +18,17 @@ use proto::channel::{Channel, ChannelError};
 use proto::job::WarmJob;
 use proto::limits::{MAX_PIPELINES_BYTES, MAX_TEXT_BYTES};
 use proto::message::{
-    AdapterInfo, Done, Failure, FromChild, Phase, Role, Root, Start, Table, ToChild,
+    AdapterInfo, Code, Done, Failure, FromChild, Phase, Role, Root, Start, Table, ToChild,
 };
 use proto::recorder::Recorder;
 use proto::sandbox::Sandbox;
 use proto::table::{LayerSet, LayeredView, TableError, View};
 
+use crate::failure::internal;
+use crate::folder::{Files, FolderError};
 use crate::last_words;
 use crate::pace;
-use crate::prepare::folder::{Files, FolderError};
 use crate::progress::{self, Progress};
-use crate::run::internal;
 
 /// Least interval between progress messages of one phase. The supervisor draws ten times a second.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(40);
@@ -48,6 +48,9 @@ pub enum SessionError {
     /// The supervisor sent something that the protocol does not allow here.
     #[error("the supervisor said {0} out of turn")]
     OutOfTurn(&'static str),
+    /// A finished file holds other bytes than those that were checked.
+    #[error("the finished file reads back with other bytes")]
+    Changed,
     /// A granted or received blob is invalid.
     #[error("shared memory")]
     Blob(#[from] BlobError),
@@ -462,23 +465,43 @@ pub(crate) fn read_view(
 impl Files for Session {
     fn open(&self, root: Root, name: &str, limit: u64) -> Result<(OwnedFd, u64), FolderError> {
         let name = name.to_owned();
-        match self.ask(&FromChild::Open { root, name, limit })? {
+        let answer = self.ask(&FromChild::Open { root, name, limit });
+        match answer.map_err(no_answer)? {
             (ToChild::Opened { outcome: Ok(bytes) }, fds) => {
-                let fd = fds
-                    .into_iter()
-                    .next()
-                    .ok_or(SessionError::OutOfTurn("Opened without a file"))?;
-                Ok((fd, bytes))
+                let fd = fds.into_iter().next();
+                let absent = || no_answer(SessionError::OutOfTurn("Opened without a file"));
+                Ok((fd.ok_or_else(absent)?, bytes))
             }
-            (
-                ToChild::Opened {
-                    outcome: Err(refusal),
-                },
-                _,
-            ) => Err(refusal.into()),
-            (other, _) => Err(out_of_turn(&other).into()),
+            (ToChild::Opened { outcome: Err(no) }, _) => Err(no.into()),
+            (other, _) => Err(no_answer(out_of_turn(&other))),
         }
     }
+}
+
+fn no_answer(error: SessionError) -> FolderError {
+    FolderError::Session(error.into())
+}
+
+/// A check for [`Session::put_file`] of a file that was read before it is handed over: the same bytes.
+pub fn unchanged(file: &[u8]) -> impl FnOnce(&[u8]) -> Result<(), Failure> + use<> {
+    let written = sha256(file);
+    move |back| match sha256(back) == written {
+        true => Ok(()),
+        false => Err(internal(&SessionError::Changed)),
+    }
+}
+
+/// Takes the first `N` descriptors of a job.
+pub(crate) fn take_fds<const N: usize>(fds: Vec<OwnedFd>) -> Result<[OwnedFd; N], Failure> {
+    fds.into_iter()
+        .take(N)
+        .collect::<Vec<_>>()
+        .try_into()
+        .map_err(|fds: Vec<OwnedFd>| Failure {
+            code: Code::ProtocolViolation,
+            message: format!("the job came with {} of {N} descriptors", fds.len()),
+            hint: String::new(),
+        })
 }
 
 impl Progress for Session {

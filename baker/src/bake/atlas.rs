@@ -10,7 +10,6 @@ use super::raster::NOTHING;
 use super::rows::{Entry, Rows, add_tap};
 use super::scene::Scene;
 use crate::progress::{Ticker, ticked, ticking, unit};
-use crate::spans;
 
 /// Layout of a texture. Texels are numbered row by row from the top.
 #[derive(Clone, Debug)]
@@ -90,7 +89,7 @@ fn cover_band(scene: &Scene, triangle: u32, first: usize, covered: &mut [u32]) -
     let mut asked = 0;
     let (columns, rows) = (centres(scene, corners, 0), centres(scene, corners, 1));
     for row in rows.start.max(first)..rows.end.min(first + covered.len() / size) {
-        let columns = spans::columns(&[a, b, c], row, columns.clone());
+        let columns = kiln_raster::columns(&[a, b, c], row, columns.clone());
         asked += 1 + columns.len();
         for column in columns {
             if weights(a, b, c, area, [column as f64 + 0.5, row as f64 + 0.5])

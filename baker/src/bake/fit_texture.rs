@@ -21,7 +21,7 @@ use super::scene::Scene;
 use super::seams::Mending;
 use super::subdomains::{self, Subdomains};
 use crate::progress::{timed_unit, unit};
-use crate::run::internal;
+use crate::failure::internal;
 use crate::step_times::timed;
 
 /// The views of a fit.

@@ -22,10 +22,10 @@ use super::footprint::{BAND, MIN_ALPHA, footprints};
 use super::native::{apply_consensus, residual};
 use super::raster::{NOTHING, Projected, raster};
 use super::scene::Scene;
-use crate::encode::png::{self, PngError};
-use crate::encode::preview::heat;
 use crate::pace;
+use crate::png::{self, PngError};
 use crate::progress::{Progress, each, unit};
+use crate::sheet::tile::heat;
 
 const BESIDE: u8 = 0;
 const OUTLINE: u8 = 1;

@@ -12,10 +12,11 @@ use super::finish::Baked;
 use super::vertices::{self, Coloured};
 use super::view_source::{HandedViews, Unwrapped, ViewSource};
 use super::warm::Warm;
-use crate::encode::read_back;
 use crate::pace;
 use crate::progress::{Progress, each, unit};
-use crate::run::{internal, peak_rss_kib, take_fds};
+use crate::failure::internal;
+use crate::memory::peak_rss_kib;
+use crate::session::{take_fds, unchanged};
 use crate::session::Session;
 
 /// Runs the role: receives the tables, bakes, and sends the texture back.
@@ -63,7 +64,7 @@ fn texture(
     } = super::bake(surface, warm, job, session, &mut HandedViews::new(session))?;
     put_refined(session, refined.as_ref())?;
     for (view, picture) in rejected {
-        let unchanged = read_back::unchanged(&picture);
+        let unchanged = unchanged(&picture);
         session.put_file(Table::Rejected(view), picture, unchanged)?;
     }
     session

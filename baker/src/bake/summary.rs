@@ -7,7 +7,7 @@ use rayon::prelude::*;
 
 use super::backend::ViewResiduals;
 use super::fit::{Fitted, quantile};
-use crate::run::peak_rss_kib;
+use crate::memory::peak_rss_kib;
 
 /// dB given to a view that is reproduced exactly; 8-bit rounding ends near 59 dB.
 const LARGEST_PSNR: f32 = 100.0;

@@ -3,8 +3,8 @@
 use proto::message::{AtlasFigures, Code, Failure};
 use proto::table::Mesh;
 
+use crate::folder::Folder;
 use crate::pace;
-use crate::prepare::folder::Folder;
 use crate::prepare::load::{self, NoUvs, Pictures, RawMesh};
 use crate::progress::{Progress, each};
 use crate::render::{Image, Textures};
@@ -106,7 +106,7 @@ pub(super) mod tests {
 
     /// The card of the encode tests with its texture, as if it had been read from a file.
     pub(in crate::compare) fn card() -> Model {
-        let (mesh, texture, _) = crate::encode::measure::tests::scene();
+        let (mesh, texture, _) = crate::measure::tests::scene();
         let raw = RawMesh {
             positions: mesh.positions,
             uvs: Ok(mesh.uvs),
@@ -129,7 +129,7 @@ pub(super) mod tests {
 
     #[test]
     fn plain_colours_need_no_coordinates_and_textures_do() {
-        let (mesh, _, _) = crate::encode::measure::tests::scene();
+        let (mesh, _, _) = crate::measure::tests::scene();
         let raw = || RawMesh {
             positions: mesh.positions.clone(),
             uvs: Err(NoUvs::Absent),

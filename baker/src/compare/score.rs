@@ -6,7 +6,7 @@ use proto::table::View;
 
 use super::model::Model;
 use super::ssim::ssim;
-use crate::encode::measure::{self, Pixel};
+use crate::measure::{self, Pixel};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Score {
@@ -38,8 +38,7 @@ pub(super) fn score(
         &model.mesh,
         crate::render::Paint::Textures(model.textures(&images)),
         view,
-        blend,
-        1.0,
+        (blend, 1.0),
         Some(&mut |pixel: Pixel| {
             let index = pixel.row * view.width as usize + pixel.column;
             on_object += u64::from(pixel.on_object);

@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn what_the_picture_shows_is_seen() {
-        let (_, _, view) = crate::encode::measure::tests::scene();
+        let (_, _, view) = crate::measure::tests::scene();
         let model = card();
         let mut seen = Seen::new(&model);
         assert_eq!(seen.unseen(), Some(1.0));

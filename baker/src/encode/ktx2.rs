@@ -21,8 +21,8 @@ use rayon::prelude::*;
 pub use self::basis::BasisError;
 use self::container::{Contents, Model};
 pub(super) use self::mips::{Level, chain};
-use super::png::Kind;
 use crate::pace;
+use crate::png::Kind;
 use crate::progress::{each, expect, unit};
 
 /// Rows of a band, a multiple of a block's.

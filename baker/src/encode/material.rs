@@ -18,11 +18,11 @@ use proto::table::{Layer, LayerTexture, Mesh, Provenance, Texture};
 
 use super::pages::Sheets;
 use super::picture::{self, TextureError};
-use super::png::Kind;
 use super::relief::relief;
+use crate::failure::internal;
 use crate::pace;
+use crate::png::Kind;
 use crate::progress::{Progress, each};
-use crate::run::internal;
 
 /// Opacity from here on counts as full.
 const WHOLE: u8 = 250;

@@ -12,8 +12,8 @@ use proto::job::TextureFormat;
 use webp::{Encoder, PixelLayout, WebPConfig};
 
 use super::ktx2::{self, Coding, Ktx2Error, Made};
-use super::png::{self, Kind, PngError};
 use crate::pace;
+use crate::png::{self, Kind, PngError};
 use crate::prepare::picture::ktx2::Texture;
 use crate::prepare::picture::{self, Picture};
 use crate::progress::unit;

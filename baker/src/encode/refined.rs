@@ -4,7 +4,7 @@ use proto::blob::BlobFile;
 use proto::message::{Code, Failure};
 use proto::table::{Refined, View};
 
-use crate::run::internal;
+use crate::failure::internal;
 
 /// The cameras and exposures of the fit; none where it took all as given.
 #[derive(Debug, Default)]
@@ -80,8 +80,8 @@ mod tests {
     use proto::message::ViewScore;
     use proto::table::{Camera, RefinedView};
 
-    use super::super::measure::{compare, tests::scene};
     use super::*;
+    use crate::measure::{compare, tests::scene};
 
     /// The view of the scene with a camera off by two pixels and darker by a fifth, and the refinement that undoes
     /// both.
@@ -106,7 +106,7 @@ mod tests {
     fn score(view: &View, gain: f32) -> ViewScore {
         let (mesh, texture, _) = scene();
         let paint = (&texture).into();
-        compare(&mesh, paint, view, Blend::Linear, gain, None, |_| {})
+        compare(&mesh, paint, view, (Blend::Linear, gain), None, |_| {})
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! The readers of views without session, folder or pool: bytes in memory → what prepare makes of them. For the fuzz
-//! targets. Meshes have [`super::load::read`], which takes any [`super::folder::Files`].
+//! targets. Meshes have [`super::load::read`], which takes any [`crate::folder::Files`].
 
 use proto::limits::MAX_COLMAP_FILE_BYTES;
 use proto::message::{Code, Failure, Root};
 use proto::table::{Camera, LayeredView};
 
-use super::folder::{Files, Folder};
 use super::transforms::{self, Frame, Problem};
 use super::{colmap, picture, views};
+use crate::folder::{Files, Folder};
 
 /// A decoded picture.
 #[derive(Clone, Debug, PartialEq, Eq)]

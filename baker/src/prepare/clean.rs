@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 
+use kiln_atlas::surface::edges;
 use proto::message::{Code, Failure};
 
 use crate::prepare::load::RawMesh;
@@ -198,28 +199,6 @@ impl Points {
         }
         *known
     }
-}
-
-/// Number of triangles of each edge, in no particular order.
-pub(crate) fn edges(triangles: &[[u32; 3]]) -> impl Iterator<Item = usize> {
-    let mut edges: Vec<u64> = Vec::with_capacity(triangles.len() * 3);
-    for [a, b, c] in ticked(triangles.iter()) {
-        edges.extend(
-            [(a, b), (b, c), (c, a)]
-                .map(|(a, b)| u64::from(*a.min(b)) << 32 | u64::from(*a.max(b))),
-        );
-    }
-    edges.sort_unstable();
-    let mut at = 0;
-    std::iter::from_fn(move || {
-        let edge = edges.get(at)?;
-        let count = edges[at..]
-            .iter()
-            .take_while(|other| *other == edge)
-            .count();
-        at += count;
-        Some(count)
-    })
 }
 
 #[cfg(test)]

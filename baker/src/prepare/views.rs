@@ -29,12 +29,12 @@ use proto::limits::MAX_TOTAL_VIEW_BYTES;
 use proto::message::{Code, Failure, Phase, Table};
 use proto::table::{LayerSet, LayeredView, View};
 
-use super::folder::Folder;
-use super::no_thread;
 use super::repair::Eye;
 use super::texels::Lookout;
+use crate::failure::internal;
+use crate::failure::no_thread;
+use crate::folder::Folder;
 use crate::progress::{PhaseClock, Progress, Silent, Strand, each, unit};
-use crate::run::internal;
 use crate::session::Session;
 use crate::{last_words, pace};
 use crop::Outline;

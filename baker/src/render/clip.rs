@@ -1,12 +1,11 @@
-//! The part of the picture that triangles in front of, behind or across the camera plane can touch.
+//! Points as a camera sees them, and the rectangle of the picture that holds them.
 //!
 //! Points stay homogeneous, `p = K · (R x + t)`. They project to `(p.x/p.z, p.y/p.z)` where `p.z > 0`, and stay finite
 //! elsewhere.
 
-use proto::table::Camera;
-
-/// A rectangle of the picture in pixels: left, top, right, bottom.
-pub type Bounds = [f64; 4];
+use kiln_raster::{Bounds, Scene};
+use proto::table::{Camera, Mesh};
+use rayon::prelude::*;
 
 /// `K · (R x + t)`.
 pub(super) fn project(camera: &Camera, point: [f32; 3]) -> [f64; 3] {
@@ -23,38 +22,16 @@ pub(super) fn project(camera: &Camera, point: [f32; 3]) -> [f64; 3] {
     ]
 }
 
-/// Bounds of the part of a triangle in front of the plane `z = near`; none where all of it is behind.
-pub(super) fn triangle_bounds(corners: [[f64; 3]; 3], near: f64) -> Option<Bounds> {
-    let mut bounds = [
-        f64::INFINITY,
-        f64::INFINITY,
-        f64::NEG_INFINITY,
-        f64::NEG_INFINITY,
-    ];
-    let mut grow = |p: [f64; 3]| {
-        let (x, y) = (p[0] / p[2], p[1] / p[2]);
-        bounds = [
-            bounds[0].min(x),
-            bounds[1].min(y),
-            bounds[2].max(x),
-            bounds[3].max(y),
-        ];
-    };
-    for k in 0..3 {
-        let (a, b) = (corners[k], corners[(k + 1) % 3]);
-        if a[2] >= near {
-            grow(a);
-        }
-        if (a[2] >= near) != (b[2] >= near) {
-            let share = (near - a[2]) / (b[2] - a[2]);
-            grow([
-                a[0] + share * (b[0] - a[0]),
-                a[1] + share * (b[1] - a[1]),
-                near,
-            ]);
-        }
-    }
-    (bounds[0] <= bounds[2]).then_some(bounds)
+/// A mesh in front of a camera, for a picture of this size with `samples`² samples a pixel.
+pub(super) fn scene<'a>(
+    mesh: &'a Mesh,
+    camera: &Camera,
+    size: [usize; 2],
+    samples: usize,
+) -> Scene<'a> {
+    let corners = mesh.positions.par_iter();
+    let corners = corners.map(|&point| project(camera, point)).collect();
+    Scene::new(corners, &mesh.triangles, size, samples)
 }
 
 /// Where points project to.

@@ -5,8 +5,8 @@ use std::ops::Range;
 use proto::job::Blend;
 use proto::table::{Mesh, Texture};
 
-use super::raster::{Edges, Hits, NOTHING, Scene};
 use super::srgb;
+use kiln_raster::{Edges, Hits, NOTHING, Scene};
 
 /// A texture: sRGB texels, row 0 at v = 0. It need not be square.
 #[derive(Clone, Copy, Debug)]

@@ -4,11 +4,12 @@
 //! a triangle whose plane, at the point's own ray, is not nearer than the point. So sloped surfaces do not occlude
 //! themselves. An occluder is missed only if it is within [`THIN`] of the point's depth.
 
+use kiln_raster::vector::{cross, sub};
+use kiln_raster::{Hits, NOTHING};
 use proto::table::{Camera, Mesh};
 use rayon::prelude::*;
 
-use super::clip::project;
-use super::raster::{Hits, NOTHING, Scene};
+use super::clip::{project, scene};
 
 /// Relative difference of depth below which two surfaces are one.
 const THIN: f64 = 1e-3;
@@ -32,7 +33,7 @@ impl<'a> Sight<'a> {
     #[must_use]
     pub fn new(mesh: &'a Mesh, camera: &'a Camera, [width, height]: [u32; 2]) -> Self {
         let (width, height) = (width as usize, height as usize);
-        let scene = Scene::new(mesh, camera, [width, height], 1);
+        let scene = scene(mesh, camera, [width, height], 1);
         let mut triangles = vec![NOTHING; width * height];
         let bands = triangles.par_chunks_mut((BAND * width).max(1)).enumerate();
         bands.for_each(|(band, triangles)| {
@@ -47,7 +48,7 @@ impl<'a> Sight<'a> {
             camera,
             width,
             height,
-            corners: scene.corners,
+            corners: scene.into_corners(),
             triangles,
         }
     }
@@ -94,18 +95,6 @@ impl<'a> Sight<'a> {
         // An edge-on plane or one behind the camera does not occlude.
         !plane.is_finite() || plane <= 0.0 || plane >= depth * (1.0 - THIN)
     }
-}
-
-fn sub(a: [f64; 3], b: [f64; 3]) -> [f64; 3] {
-    [a[0] - b[0], a[1] - b[1], a[2] - b[2]]
-}
-
-fn cross(a: [f64; 3], b: [f64; 3]) -> [f64; 3] {
-    [
-        a[1] * b[2] - a[2] * b[1],
-        a[2] * b[0] - a[0] * b[2],
-        a[0] * b[1] - a[1] * b[0],
-    ]
 }
 
 #[cfg(test)]

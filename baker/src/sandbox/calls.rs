@@ -503,7 +503,7 @@ pub(super) const DEADLY: &[Call] = calls![
 
 /// Calls that `libc` has no names for, by their numbers, which are the same on every machine.
 pub(super) mod new {
-    use super::{Call, When};
+    use crate::sandbox::calls::{Call, When};
 
     pub(super) const fn call(number: i64) -> Call {
         Call {
@@ -543,7 +543,9 @@ pub(super) mod new {
 /// The older spellings, which only x86-64 still has.
 #[cfg(target_arch = "x86_64")]
 pub(super) mod old {
-    use super::{Call, When, libc};
+    use nix::libc;
+
+    use crate::sandbox::calls::{Call, When};
 
     pub(in super::super) const START: &[Call] = calls![
         SYS_open,
@@ -613,16 +615,16 @@ pub(super) mod old {
     ];
     /// Without names in `libc`.
     pub(in super::super) const UNNAMED: &[Call] = &[
-        super::new::call(333), // io_pgetevents
-        super::new::call(335), // uretprobe
-        super::new::call(336), // uprobe
+        crate::sandbox::calls::new::call(333), // io_pgetevents
+        crate::sandbox::calls::new::call(335), // uretprobe
+        crate::sandbox::calls::new::call(336), // uprobe
     ];
 }
 
 /// Other machines have no older spellings.
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) mod old {
-    use super::Call;
+    use crate::sandbox::calls::Call;
 
     pub(in super::super) const START: &[Call] = &[];
     pub(in super::super) const UNNAMED: &[Call] = &[];

@@ -7,7 +7,6 @@ use rayon::prelude::*;
 
 use crate::progress::{Ticker, ticking};
 use crate::render::Textures;
-use crate::spans;
 
 pub(crate) const NOTHING: u32 = u32::MAX;
 
@@ -83,7 +82,7 @@ fn fill(
     let mut asked = 0;
     let columns = range(corners, 0, width);
     for row in rows {
-        let columns = spans::columns(&corners, row, columns.clone());
+        let columns = kiln_raster::columns(&corners, row, columns.clone());
         asked += 1 + columns.len();
         for column in columns {
             let at = [column as f64 + 0.5, row as f64 + 0.5];

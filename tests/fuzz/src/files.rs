@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Write;
 use std::os::fd::OwnedFd;
 
-use baker::prepare::folder::{Files, FolderError};
+use baker::folder::{Files, FolderError};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use proto::message::{Refusal, Root};
 
@@ -62,7 +62,7 @@ pub(crate) fn opened(bytes: &[u8], limit: u64) -> Result<(OwnedFd, u64), FolderE
 
 #[cfg(test)]
 mod tests {
-    use baker::prepare::folder::Folder;
+    use baker::folder::Folder;
 
     use super::*;
 

@@ -14,10 +14,10 @@ use proto::message::{Failure, Table};
 use proto::table::{LayerSet, LayerTexture, LayeredView, Mesh, View};
 
 use super::{Unwrapped, ViewSource};
+use crate::failure::internal;
 use crate::last_words;
 use crate::pace;
 use crate::progress::{each, expect, unit};
-use crate::run::internal;
 use crate::session::{Handed, Session, SessionError, read_view};
 
 /// Most threads that read.

@@ -5,7 +5,7 @@
 
 use rayon::prelude::*;
 
-use crate::encode::png::Kind;
+use crate::png::Kind;
 use crate::render::srgb;
 
 /// A level as the encoder gets it; alpha is 255 unless it is used.

@@ -3,7 +3,7 @@
 use proto::message::Code;
 
 use super::header::shown;
-use crate::prepare::folder::FolderError;
+use crate::folder::FolderError;
 use crate::prepare::transforms::NoRotation;
 
 /// Why a safetensors file is refused.

@@ -6,8 +6,8 @@ use safetensors::Dtype;
 
 use super::header::{Arrays, Axis, Tensor};
 use super::{ArraysError, Problem};
+use crate::folder::{FolderError, Opened};
 use crate::pace;
-use crate::prepare::folder::{FolderError, Opened};
 use crate::prepare::load::{NoUvs, RawMesh};
 use crate::progress::{Progress, each};
 

@@ -8,7 +8,7 @@ use safetensors::Dtype;
 
 use super::header::{Arrays, Tensor};
 use super::{ArraysError, Problem};
-use crate::prepare::folder::FolderError;
+use crate::folder::FolderError;
 use crate::prepare::picture::Picture;
 
 /// Floats farther outside 0-1 than this raise a warning; a renderer's overshoot stays within.

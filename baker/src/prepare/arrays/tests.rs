@@ -10,7 +10,7 @@ use proto::message::Root;
 use safetensors::tensor::TensorView;
 
 use super::*;
-use crate::prepare::folder::{Folder, Local};
+use crate::folder::{Folder, Local};
 use crate::prepare::load::{self, LoadError, NoUvs, RawMesh};
 use crate::prepare::picture::Picture;
 use crate::progress::Silent;

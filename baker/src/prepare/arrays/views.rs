@@ -6,7 +6,7 @@ use safetensors::Dtype;
 
 use super::header::{Arrays, Axis, PIECE, Tensor};
 use super::{ArraysError, Problem, cameras, pictures};
-use crate::prepare::folder::Opened;
+use crate::folder::Opened;
 use crate::prepare::picture::Picture;
 use crate::prepare::transforms::NormalSpace;
 

@@ -2,7 +2,7 @@
 
 use proto::message::Code;
 
-use super::{Camera, Read, UNDISTORT, Wrong};
+use super::wrong::{Read, UNDISTORT, Wrong};
 use crate::prepare::transforms::{Known, Lens};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,6 +53,13 @@ impl Model {
             Self::Other(name) => name,
         }
     }
+}
+
+#[derive(Debug)]
+pub(super) struct Camera {
+    pub(super) model: Model,
+    pub(super) size: [f64; 2],
+    pub(super) parameters: Vec<f64>,
 }
 
 impl Camera {

@@ -1,7 +1,7 @@
 //! Reads an opened file sequentially, a piece at a time. Skipped bytes are not read.
 
-use super::{Read, Wrong};
-use crate::prepare::folder::Opened;
+use super::wrong::{Read, Wrong};
+use crate::folder::Opened;
 use crate::progress::unit;
 
 const PIECE: usize = 256 << 10;

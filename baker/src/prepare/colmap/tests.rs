@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
-use proto::message::Root;
+use proto::limits::MAX_VIEWS;
+use proto::message::{Code, Root};
 
 use super::*;
-use crate::prepare::folder::Local;
+use crate::folder::Local;
 use crate::prepare::transforms::Distortion;
 
 /// Numbers of a camera as COLMAP's own library reads them: id, model, size, parameters.

@@ -7,9 +7,9 @@ use std::str::FromStr;
 
 use proto::limits::{MAX_NAME_BYTES, MAX_VIEWS};
 
-use super::lens::Model;
+use super::lens::{Camera, Model};
 use super::stream::Stream;
-use super::{Camera, Image, MAX_CAMERAS, Read, Wrong, too_many};
+use super::wrong::{Image, MAX_CAMERAS, Read, Wrong, too_many};
 
 /// Bytes kept of a line: its numbers and a name.
 const LINE_BYTES: usize = 1024 + MAX_NAME_BYTES;

@@ -11,8 +11,7 @@ use proto::limits::MAX_MESH_FILE_BYTES;
 use proto::message::Code;
 
 use super::compressed::{self, CompressedError};
-use crate::prepare::folder::{Folder, FolderError};
-use crate::prepare::named_by_input;
+use crate::folder::{Folder, FolderError};
 
 /// Why bytes of a glTF document are not available.
 #[derive(Debug, thiserror::Error)]
@@ -97,7 +96,7 @@ impl BufferError {
     pub(super) fn code(&self) -> Code {
         match self {
             Self::Remote { .. } => Code::UnsupportedFeature,
-            Self::File { error, .. } => named_by_input(error),
+            Self::File { error, .. } => error.code_of_named(),
             Self::Compressed { error, .. } => error.code(),
             Self::NoSuch { .. }
             | Self::Short { .. }

@@ -9,7 +9,7 @@
 use proto::limits::MAX_TRIANGLES;
 
 use super::corners::unify;
-use super::{NoUvs, RawMesh};
+use super::raw::{NoUvs, RawMesh};
 
 /// Why an OBJ file is refused.
 #[derive(Debug, thiserror::Error, PartialEq)]

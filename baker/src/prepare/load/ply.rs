@@ -20,7 +20,7 @@ use proto::limits::MAX_TRIANGLES;
 use self::header::{Element, header};
 use self::values::Values;
 use super::corners::unify;
-use super::{NoUvs, RawMesh};
+use super::raw::{NoUvs, RawMesh};
 
 /// Why a PLY file is refused.
 #[derive(Debug, thiserror::Error, PartialEq)]

@@ -3,7 +3,7 @@
 
 use proto::limits::{MAX_VIEW_EDGE, MAX_VIEW_PIXELS};
 
-use super::PictureError;
+use super::error::PictureError;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {

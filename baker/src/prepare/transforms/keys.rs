@@ -7,8 +7,8 @@ use proto::limits::MAX_VIEWS;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::Problem;
 use super::channels::Channels;
+use super::error::Problem;
 
 /// The keys of one level: the file or a frame.
 #[derive(Clone, Debug, Default, PartialEq)]

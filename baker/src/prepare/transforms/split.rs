@@ -7,8 +7,9 @@ use std::collections::HashSet;
 
 use proto::limits::MAX_VIEWS;
 
+use super::error::TransformsError;
+use super::frame::Frame;
 use super::keys::Names;
-use super::{Frame, TransformsError};
 
 #[derive(Debug, Default)]
 pub(super) struct Lists {

@@ -6,12 +6,12 @@
 
 use std::collections::HashMap;
 
+use kiln_atlas::coverage::{self, Coverage};
 use proto::message::{Code, Failure, UnwrapMethod};
 use proto::pages::Pages;
 use proto::table::Mesh;
 
 use super::Unwrapped;
-use super::coverage;
 use crate::prepare::clean::CleanMesh;
 use crate::prepare::load::NoUvs;
 use crate::prepare::normals::point_normals;
@@ -187,7 +187,7 @@ fn check(corner_uvs: &[[[f32; 2]; 3]], pages: Pages) -> Result<(), KeptError> {
     Ok(())
 }
 
-fn tell(mesh: &Mesh, covered: coverage::Coverage, progress: &dyn Progress) {
+fn tell(mesh: &Mesh, covered: Coverage, progress: &dyn Progress) {
     let share = covered.doubly as f64 / covered.covered as f64;
     if share > TOLD_SHARE {
         progress.warning(&format!(

@@ -6,9 +6,8 @@ use proto::message::{Code, Failure, Refusal};
 use proto::table::{Camera, Layer};
 
 use super::straighten::{self, Numbers};
+use crate::folder::{Folder, FolderError};
 use crate::prepare::colmap::is_model;
-use crate::prepare::folder::{Folder, FolderError};
-use crate::prepare::named_by_input;
 use crate::prepare::picture::{self, Header, Picture, PictureError};
 use crate::prepare::transforms::Frame;
 
@@ -169,7 +168,7 @@ impl File {
                 _ => "",
             };
             Failure {
-                code: named_by_input(error),
+                code: error.code_of_named(),
                 message: format!("{transforms}: frame {index}: {shown}: {error}{tried}"),
                 hint: hint.to_owned(),
             }

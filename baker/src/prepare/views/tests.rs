@@ -14,7 +14,7 @@ use proto::pages::Pages;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::prepare::folder::Local;
+use crate::folder::Local;
 use crate::prepare::picture::Picture;
 
 /// Grants what is asked for until the other end closes. Returns the views and the warnings.

@@ -1,7 +1,7 @@
 //! A mesh file of each kind: refused in words, or triangles that hold what [`mod@load`] promises and that cleaning takes.
 
+use baker::folder::Folder;
 use baker::prepare::clean::{self, CleanMesh};
-use baker::prepare::folder::Folder;
 use baker::prepare::load::{self, RawMesh};
 use baker::prepare::unwrap::kept;
 use baker::progress::Silent;

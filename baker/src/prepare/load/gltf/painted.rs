@@ -11,10 +11,9 @@ use proto::limits::MAX_IMAGE_FILE_BYTES;
 use proto::message::Code;
 
 use super::{GltfError, RawMesh, Reader, read_with};
+use crate::folder::Folder;
 use crate::pace;
-use crate::prepare::folder::Folder;
 use crate::prepare::load::buffers::{decode_base64, decode_percent};
-use crate::prepare::named_by_input;
 use crate::prepare::picture;
 use crate::progress::{Progress, each};
 use crate::render::{Image, srgb};
@@ -56,8 +55,7 @@ pub(in crate::prepare::load) fn read(
     progress: &dyn Progress,
 ) -> Result<(RawMesh, Pictures), GltfError> {
     read_with(
-        bytes,
-        is_glb,
+        (bytes, is_glb),
         name,
         folder,
         (true, None, false),
@@ -186,7 +184,7 @@ fn fetch(reader: &Reader<'_>, uri: &str) -> Result<Vec<u8>, (String, Code)> {
         format!("{beside}{name}")
     };
     let read = folder.read(&file, MAX_IMAGE_FILE_BYTES);
-    read.map_err(|error| (format!("{file}: {error}"), named_by_input(&error)))
+    read.map_err(|error| (format!("{file}: {error}"), error.code_of_named()))
 }
 
 /// Multiplies in linear light, as glTF demands.
@@ -207,8 +205,8 @@ fn tint(picture: &mut Picture, factor: [f32; 3]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::encode::png;
-    use crate::prepare::folder::Local;
+    use crate::folder::Local;
+    use crate::png;
     use crate::progress::Silent;
     use proto::message::Root;
     use serde_json::Value;

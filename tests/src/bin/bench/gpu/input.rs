@@ -6,7 +6,7 @@ use std::io::{self, BufWriter};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use baker::prepare::folder::{Files, Folder, FolderError};
+use baker::folder::{Files, Folder, FolderError};
 use baker::prepare::load;
 use baker::progress::Silent;
 use baker::render::{Image, render};
