@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::list::list;
-use crate::message::{AdapterInfo, Phase};
+use crate::role::{AdapterInfo, Phase};
 
 /// What became of the rows of the least-squares system. Each pixel that counts has one row. Rows stay in memory, all at
 /// once or one subdomain at a time, or are computed again for every pass if a subdomain does not fit after all.
