@@ -22,7 +22,7 @@ use proto::message::{FromChild, Role};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 
-use crate::feed::Parcel;
+use crate::dispatcher::Parcel;
 use crate::logs::{Owner, Tail};
 use crate::opener::Opened;
 use crate::verdict::Exit;

@@ -46,16 +46,16 @@ use self::lend::Loan;
 use self::spawn::{Held, Pass};
 use crate::cgroup::Group;
 use crate::child::{self, Child, ChildId, Launcher};
+use crate::dispatcher::{Dispatcher, Parcel};
 use crate::error::JobError;
 use crate::event::{Event, Listener};
-use crate::feed::{Feed, Parcel};
 use crate::host::Host;
 use crate::ladder::Rung;
 use crate::life::{self, Life, Outcome};
 use crate::output::Given;
 use crate::procfs::Share;
 use crate::report::Report;
-use crate::stock::Stock;
+use crate::table_store::TableStore;
 use crate::verdict::Kill;
 use crate::watch::{TICK, Watch};
 
@@ -82,7 +82,7 @@ struct Running {
     child: Child,
     number: u32,
     watch: Watch,
-    feed: Feed,
+    dispatcher: Dispatcher,
     /// The pipelines that it was given and offers.
     loan: Loan,
     /// The adapter that it opened.
@@ -111,7 +111,7 @@ struct Job<'a> {
     /// Goes to every child's task.
     events: mpsc::Sender<(ChildId, child::Event)>,
     life: Life,
-    stock: Stock,
+    tables: TableStore,
     running: Vec<Running>,
     /// Starts that wait for their delay.
     delayed: Vec<(Instant, Role)>,
@@ -168,7 +168,7 @@ pub async fn run(
         },
         events,
         life: Life::new(rung, spec.fallback).dry(spec.dry_run),
-        stock: Stock::new(spec.atlas_size())
+        tables: TableStore::new(spec.atlas_size())
             .with_maps(spec.maps.is_some())
             .with_rejected(spec.rejected.is_some())
             .with_dry_run(spec.dry_run)
@@ -235,7 +235,7 @@ impl Job<'_> {
     /// Tries again to get what other jobs may have freed.
     fn again(&mut self) {
         self.knock();
-        self.feed();
+        self.dispatch();
     }
 
     fn order(&mut self, order: &Order) {

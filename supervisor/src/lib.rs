@@ -7,7 +7,7 @@
 //!   input, output ─▶ job: life (what to do) ─ spawn ─▶ child ─ packets ─▶ watch, hear ─▶ verdict ─▶ ladder ─┐
 //!                     ▲                                  ▲                                                  │
 //!                     └─────────── again ────────────────┼──────────────────────────────────────────────────┘
-//!                                      stock, feed: tables to and from children
+//!                                      table store, dispatcher: tables to and from children
 //!                     commit ─▶ files in place, report, screen
 //! ```
 //!
@@ -15,14 +15,14 @@
 //! |---|---|
 //! | [`cli`] | arguments → a checked command |
 //! | [`input`], [`output`] | paths → opened folders, and targets that can be written, before any work |
-//! | [`job`] | one job, carried out: spawn, feed, watch, judge, commit |
+//! | [`job`] | one job, carried out: spawn, send, watch, judge, commit |
 //! | [`life`] | events → actions; a pure state machine |
 //! | [`verdict`] | how a process ended → one code, class and line; pure |
 //! | [`ladder`] | a failed bake → what its repetition changes; pure |
 //! | [`child`] | one process: socket and pipe → events in order, the last of which tells how it ended |
 //! | [`cgroup`] | limits of memory and processes, and whether the kernel's OOM killer ended a child |
-//! | [`stock`], [`feed`] | tables of a job: what a child may write; what the next child still has to receive |
-//! | [`opener`], [`hands`] | a file that prepare asks for → opened, if it belongs to the mesh or to a view, by other threads |
+//! | [`table_store`], [`dispatcher`] | tables of a job: what a child may write; what the next child still has to receive |
+//! | [`opener`], [`workers`] | a file that prepare asks for → opened, if it belongs to the mesh or to a view, by other threads |
 //! | [`watch`], [`procfs`] | packets and clock → alive or to be killed; a silent process → starved, stopped or stuck |
 //! | [`crash`] | a death → a folder that `kiln replay` runs again |
 //! | [`host`], [`reserve`] | what all jobs share; descriptors kept back for when none are left |
@@ -85,11 +85,11 @@ pub mod cgroup;
 
 pub mod logs;
 
-pub mod stock;
+pub mod table_store;
 
-pub mod feed;
+pub mod dispatcher;
 
-pub mod hands;
+pub mod workers;
 
 pub mod opener;
 

@@ -7,7 +7,7 @@
 //! beneath the folder. Opening never waits for the writer of a pipe. Only what `fstat` calls a regular file is handed
 //! down.
 //!
-//! The work runs on other threads ([`hands`]), with one request of a process at a time. A network file system that is
+//! The work runs on other threads ([`workers`]), with one request of a process at a time. A network file system that is
 //! gone blocks a thread, not the supervisor, and the child is told after [`OPEN_DEADLINE_S`].
 
 use std::borrow::Cow;
@@ -24,9 +24,9 @@ use proto::limits::{MAX_NAME_BYTES, MAX_OPENS, OPEN_DEADLINE_S};
 use proto::message::{NotAFile, Refusal, Root};
 use tokio::time::timeout;
 
-use crate::hands;
 use crate::input::{Input, companion};
 use crate::reserve::lend;
+use crate::workers;
 
 /// Endings of files that a mesh or a view may refer to, in lower case.
 const ENDINGS: [&str; 13] = [
@@ -130,7 +130,7 @@ impl Opener {
 impl Question {
     /// Opens the file on another thread.
     pub async fn answer(self) -> Opened {
-        let work = hands::give(move || self.open());
+        let work = workers::run(move || self.open());
         let limit = Duration::from_secs(u64::from(OPEN_DEADLINE_S));
         let answer = match timeout(limit, work).await {
             Ok(Ok(answer)) => answer,

@@ -23,9 +23,9 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use crate::child::chain;
-use crate::hands;
 use crate::store::Digest;
 use crate::verdict::Exit;
+use crate::workers;
 
 use self::file::Folder;
 
@@ -135,7 +135,7 @@ impl Vault {
     /// The cached pipelines, if there are any and they can be read in time.
     pub async fn load(self, key: Key) -> Option<Arc<Blob>> {
         let shared = self.0?;
-        let loaded = hands::give(move || match shared.folder.load(&key) {
+        let loaded = workers::run(move || match shared.folder.load(&key) {
             Ok(blob) => blob.map(Arc::new),
             Err(doubt) => {
                 tracing::debug!("kept pipelines are not used: {}", chain(&doubt));
@@ -186,7 +186,7 @@ impl Vault {
     ) {
         let Some(shared) = &self.0 else { return };
         let of = Arc::clone(shared);
-        let done = hands::give(move || match work(&of.folder) {
+        let done = workers::run(move || match work(&of.folder) {
             Ok(()) => tracing::debug!("pipelines {what}"),
             Err(doubt) => tracing::debug!("pipelines are not {what}: {}", chain(&doubt)),
         });

@@ -20,7 +20,7 @@ use tokio::time::{Sleep, sleep};
 use super::kin::{self, Spawned};
 use super::launch::not_spawned;
 use super::{ChildId, Event, Orders, chain};
-use crate::feed::Parcel;
+use crate::dispatcher::Parcel;
 use crate::logs::Pump;
 use crate::verdict::Exit;
 

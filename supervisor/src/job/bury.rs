@@ -81,7 +81,7 @@ impl Job<'_> {
             child,
             number,
             mut watch,
-            feed,
+            dispatcher,
             loan,
             adapter,
             answered,
@@ -128,7 +128,7 @@ impl Job<'_> {
             time: child.spawned.elapsed(),
             tail: child.tail.lines(),
             lent: loan.given(),
-            compiled: feed.compiled(),
+            compiled: dispatcher.compiled(),
         };
         if ending.exit == Exit::Unkillable {
             self.host.park(child);

@@ -16,7 +16,7 @@ use crate::error::JobError;
 use crate::job::{MapTargets, Spec, rejected};
 use crate::output::{self, Given, Staged, Target};
 use crate::report::{FileEntry, Report};
-use crate::stock::Stock;
+use crate::table_store::TableStore;
 use tokio::task::{JoinError, JoinHandle};
 
 /// Complete files that wait for their names.
@@ -37,11 +37,11 @@ impl Batch {
 /// Writes every file beside its target, on a thread of its own: disks block. Enters them into the report.
 pub(super) fn stage(
     spec: &Spec,
-    stock: &Stock,
+    tables: &TableStore,
     report: &mut Report,
     started: Instant,
 ) -> JoinHandle<Result<Batch, Box<JobError>>> {
-    let blob = |table| stock.file(table);
+    let blob = |table| tables.file(table);
     let mut files: Vec<(&'static str, Target, File)> = Vec::new();
     let kind = match spec.form.container {
         Container::Glb => "glb",
@@ -79,7 +79,7 @@ pub(super) fn stage(
     }
     let drawn: Vec<(PathBuf, u32, File)> = (spec.rejected.iter())
         .flat_map(|folder| {
-            let views = stock.views().iter().map(|(index, _)| *index);
+            let views = tables.views().iter().map(|(index, _)| *index);
             views.filter_map(|index| {
                 let blob = blob(Table::Rejected(index))?;
                 Some((folder.clone(), index, blob))

@@ -10,15 +10,15 @@ use proto::sandbox::{Sandbox, Stage};
 
 use super::{Answer, Job};
 use crate::child::{self, ChildId, chain};
+use crate::dispatcher::{Handed, Parcel};
 use crate::error::JobError;
 use crate::event::Event;
-use crate::feed::{Handed, Parcel};
 use crate::life;
 use crate::opener::Opened;
 use crate::output::{FileId, named_twice};
 use crate::reserve::{self, Shortage};
 use crate::sandbox;
-use crate::stock::StockError;
+use crate::table_store::TableStoreError;
 use crate::verdict::{Exit, Kill};
 use crate::words::{self, printable};
 
@@ -51,7 +51,7 @@ impl Job<'_> {
             (child::Event::Ended(exit), _) => self.ended(id, exit),
             (child::Event::Unkillable, _) => self.ended(id, Exit::Unkillable),
         }
-        self.feed();
+        self.dispatch();
     }
 
     pub(super) fn violation(&mut self, place: usize, what: String) {
@@ -108,7 +108,7 @@ impl Job<'_> {
                 sandbox,
                 pipelines,
             } => {
-                if !running.feed.ready() {
+                if !running.dispatcher.ready() {
                     return Err("it is ready out of turn".to_owned());
                 }
                 running.watch.alive();
@@ -117,7 +117,7 @@ impl Job<'_> {
                 (self.host.fleet()).opened(&self.spec.name, &adapter, peers);
                 if adapter.kind != "native" {
                     // One spare on each adapter that would do as well.
-                    let mut rung = running.feed.rung().clone();
+                    let mut rung = running.dispatcher.rung().clone();
                     let indices = self.host.fleet().indices(&rung);
                     for nth in indices {
                         rung.nth = nth;
@@ -154,7 +154,7 @@ impl Job<'_> {
                 running.compiled()
             }
             FromChild::Allocate { .. } | FromChild::Filled { .. } | FromChild::Verified { .. }
-                if !running.feed.started() =>
+                if !running.dispatcher.started() =>
             {
                 Err("a table before its job was sent".to_owned())
             }
@@ -169,7 +169,7 @@ impl Job<'_> {
             }
             FromChild::Allocate { table, bytes } => {
                 running.watch.alive();
-                match self.stock.allocate(role, table, bytes) {
+                match self.tables.allocate(role, table, bytes) {
                     Ok(blob) => {
                         let parcel = Parcel {
                             message: ToChild::Grant { table },
@@ -181,7 +181,7 @@ impl Job<'_> {
                             .then_some(())
                             .ok_or("it asks faster than it reads".to_owned())
                     }
-                    Err(StockError::Memory(error)) => {
+                    Err(TableStoreError::Memory(error)) => {
                         let error = no_memory(role, table, bytes, &error);
                         self.step(life::Event::Stop(error));
                         Ok(())
@@ -190,12 +190,12 @@ impl Job<'_> {
                 }
             }
             FromChild::Open { root, name, limit } => {
-                if role != Role::Prepare || !running.feed.started() {
+                if role != Role::Prepare || !running.dispatcher.started() {
                     return Err("it asks for a file, which is not its part".to_owned());
                 }
                 running.watch.alive();
                 let inputs = [&self.spec.mesh, &self.spec.views];
-                let question = running.feed.opener.admit(inputs, root, name, limit)?;
+                let question = running.dispatcher.opener.admit(inputs, root, name, limit)?;
                 let (id, events) = (running.child.id, self.events.clone());
                 tokio::spawn(async move {
                     let opened = question.answer().await;
@@ -210,7 +210,7 @@ impl Job<'_> {
                 Ok(())
             }
             FromChild::Again => {
-                if role != Role::Bake || !running.feed.again() {
+                if role != Role::Bake || !running.dispatcher.again() {
                     return Err("it asks for the views out of turn".to_owned());
                 }
                 running.watch.alive();
@@ -223,21 +223,21 @@ impl Job<'_> {
                 if role != Role::Prepare || !self.spec.texture_auto || !good {
                     return Err(format!("it chooses {texture_size} for the texture's edge"));
                 }
-                match self.stock.choose(texture_size) {
+                match self.tables.choose(texture_size) {
                     true => Ok(()),
                     false => Err("it chooses the texture's edge after the mesh".to_owned()),
                 }
             }
             FromChild::Delivered { views } => {
                 running.watch.alive();
-                if role != Role::Prepare || !self.stock.deliver(views) {
+                if role != Role::Prepare || !self.tables.deliver(views) {
                     return Err(format!("it says that {views} views are all"));
                 }
                 Ok(())
             }
             FromChild::Filled { table } => {
                 running.watch.alive();
-                let filled = self.stock.fill(role, table);
+                let filled = self.tables.fill(role, table);
                 filled.map_err(|error| chain(&error))?;
                 match table.is_file() {
                     true => running.sealed(table),
@@ -246,19 +246,19 @@ impl Job<'_> {
             }
             FromChild::Verified { table, sha256 } => {
                 running.watch.alive();
-                let verified = self.stock.verify(role, table, sha256);
+                let verified = self.tables.verify(role, table, sha256);
                 verified.map_err(|error| chain(&error))
             }
             FromChild::Done(done) => {
-                if !running.feed.ended() {
+                if !running.dispatcher.ended() {
                     return Err("done before its input was complete".to_owned());
                 }
-                self.stock
+                self.tables
                     .complete(
                         role,
                         &done,
                         self.spec.preview.is_some(),
-                        running.feed.rung().product,
+                        running.dispatcher.rung().product,
                     )
                     .map_err(|error| chain(&error))?;
                 running.answered = Some(Answer::Done);
@@ -267,7 +267,7 @@ impl Job<'_> {
                 self.listener.event(&Event::RoleDone { role, time });
                 self.report.role_done(done, time);
                 if role == Role::Bake {
-                    self.report.made(running.feed.rung().product);
+                    self.report.made(running.dispatcher.rung().product);
                 }
                 self.step(life::Event::Answered(role));
                 Ok(())
@@ -310,7 +310,7 @@ impl Job<'_> {
         let Some(running) = self.running.get_mut(place) else {
             return;
         };
-        running.feed.opener.answered();
+        running.dispatcher.opener.answered();
         running.watch.alive();
         let parcel = Parcel {
             message: ToChild::Opened { outcome },
@@ -341,27 +341,27 @@ impl Job<'_> {
     }
 
     /// Sends every child what it can be sent now.
-    pub(super) fn feed(&mut self) {
+    pub(super) fn dispatch(&mut self) {
         let (mut clogged, mut fed, mut working) = (Vec::new(), Vec::new(), Vec::new());
         for (place, running) in self.running.iter_mut().enumerate() {
             if !running.watch.said_hello() || running.kill.is_some() || running.answered.is_some() {
                 continue;
             }
-            let before = [running.feed.started(), running.feed.at_work()];
+            let before = [running.dispatcher.started(), running.dispatcher.at_work()];
             let parcels = match running.child.role {
-                Role::Prepare => running.feed.for_prepare(self.spec),
+                Role::Prepare => running.dispatcher.for_prepare(self.spec),
                 Role::Bake => {
                     // While another job bakes on the adapter, this one opens it, and its input is prepared and looked
                     // at.
                     let place = || self.host.fleet().slot(&self.spec.name);
-                    running.feed.for_bake(self.spec, &self.stock, place)
+                    running.dispatcher.for_bake(self.spec, &self.tables, place)
                 }
-                Role::Encode => running.feed.for_encode(self.spec, &self.stock),
+                Role::Encode => running.dispatcher.for_encode(self.spec, &self.tables),
             };
-            if running.feed.started() && !before[0] {
+            if running.dispatcher.started() && !before[0] {
                 fed.push(running.child.role);
             }
-            if running.feed.at_work() && !before[1] {
+            if running.dispatcher.at_work() && !before[1] {
                 working.push((running.child.role, running.number));
             }
             if !parcels.into_iter().all(|parcel| running.child.send(parcel)) {

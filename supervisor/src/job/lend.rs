@@ -10,7 +10,7 @@ use proto::message::{Role, Table, ToChild};
 
 use super::Running;
 use crate::child::chain;
-use crate::feed::{Handed, Parcel};
+use crate::dispatcher::{Handed, Parcel};
 use crate::pipelines::{self, Key, Vault};
 use crate::reserve::lend;
 
@@ -48,7 +48,7 @@ impl Running {
         let Some(offer) = offer else { return Ok(()) };
         let vault = self.loan.vault.clone();
         let key = pipelines::key(offer);
-        if self.feed.rung().unkept || !vault.keeps(&key) {
+        if self.dispatcher.rung().unkept || !vault.keeps(&key) {
             let message = ToChild::Pipelines { keep: false };
             let fds = Vec::new();
             let sent = self.child.send(Parcel { message, fds });
@@ -73,7 +73,7 @@ impl Running {
         let Loan {
             key, open, written, ..
         } = &mut self.loan;
-        let early = self.child.role == Role::Bake && !self.feed.compiled();
+        let early = self.child.role == Role::Bake && !self.dispatcher.compiled();
         if !early || key.is_none() || open.is_some() || written.is_some() {
             return Err("it hands pipelines over out of turn".to_owned());
         }
@@ -104,7 +104,7 @@ impl Running {
 
     /// The stages are compiled. What it wrote is cached; nothing that it writes later is.
     pub(super) fn compiled(&mut self) -> Result<(), String> {
-        if self.loan.open.is_some() || !self.feed.compile() {
+        if self.loan.open.is_some() || !self.dispatcher.compile() {
             return Err("its stages are compiled out of turn".to_owned());
         }
         if let (Some(key), Some(blob)) = (self.loan.key, self.loan.written.take()) {

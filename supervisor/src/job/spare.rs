@@ -17,7 +17,7 @@ use super::lend::Loan;
 use super::{EVENTS, Running};
 use crate::cgroup::Group;
 use crate::child::{self, ChildId, Launcher, chain};
-use crate::feed::Feed;
+use crate::dispatcher::Dispatcher;
 use crate::ladder::Rung;
 use crate::pipelines::Vault;
 use crate::procfs::Share;
@@ -108,8 +108,10 @@ impl Spares {
                 pid = spare.running.child.pid,
                 "a spare process is dropped: {why}"
             );
-            if let (Some(key), false) = (spare.running.loan.given(), spare.running.feed.compiled())
-            {
+            if let (Some(key), false) = (
+                spare.running.loan.given(),
+                spare.running.dispatcher.compiled(),
+            ) {
                 vault.blame(key);
             }
             // The next job that opens the adapter itself shows whether another try is worth it.
@@ -172,7 +174,7 @@ impl Spare {
             child,
             number: 0,
             watch: Watch::new(STALL_FLOOR, stall_cap(Role::Bake), now),
-            feed: Feed::new(rung),
+            dispatcher: Dispatcher::new(rung),
             loan: Loan::new(vault.clone()),
             adapter: None,
             accounts: Vec::new(),
@@ -222,7 +224,7 @@ impl Spare {
                 }
                 running.watch.hello();
                 self.confined(Stage::Entered, sandbox)?;
-                let warm = self.running.feed.warm(self.key.warm.clone());
+                let warm = self.running.dispatcher.warm(self.key.warm.clone());
                 if warm.is_some_and(|parcel| !self.running.child.send(parcel)) {
                     return Err("its queue is full".to_owned());
                 }
@@ -233,7 +235,7 @@ impl Spare {
                 peers,
                 sandbox,
                 pipelines,
-            } if running.feed.ready() => {
+            } if running.dispatcher.ready() => {
                 if adapter.kind == "native" {
                     return Err("it opened no GPU".to_owned());
                 }

@@ -9,8 +9,8 @@ use super::lend::Loan;
 use super::spare::Spare;
 use super::{Job, Running, bury};
 use crate::child::{self, ChildId};
+use crate::dispatcher::Dispatcher;
 use crate::event::Event;
-use crate::feed::Feed;
 use crate::gate::Entry;
 use crate::host::Host;
 use crate::ladder::Rung;
@@ -155,7 +155,7 @@ impl Job<'_> {
                     child,
                     number,
                     watch: Watch::new(floor, cap, Instant::now()),
-                    feed: Feed::new(rung),
+                    dispatcher: Dispatcher::new(rung),
                     loan: Loan::new(self.host.vault().clone()),
                     adapter: None,
                     accounts: Vec::new(),
@@ -185,7 +185,7 @@ impl Job<'_> {
         running.child.owner.change(self.spec.name.clone());
         running.child.spawned = Instant::now();
         running.number = number;
-        running.feed.adopt(rung);
+        running.dispatcher.adopt(rung);
         let floor = self.spec.stall.unwrap_or(STALL_FLOOR);
         let cap = self.spec.stall.unwrap_or_else(|| stall_cap(Role::Bake));
         running.watch = Watch::new(floor, cap, Instant::now());
@@ -208,7 +208,7 @@ impl Job<'_> {
                 }
             }
         });
-        self.feed();
+        self.dispatch();
     }
 }
 

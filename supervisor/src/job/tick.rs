@@ -85,8 +85,8 @@ impl Running {
         }
         // A bake that opens its adapter and compiles is owed nothing yet. Its driver may hang, and otherwise nobody
         // would notice.
-        let opening = self.child.role == Role::Bake && !self.feed.compiled();
-        let owed = !opening && !self.feed.ended();
+        let opening = self.child.role == Role::Bake && !self.dispatcher.compiled();
+        let owed = !opening && !self.dispatcher.ended();
         let kill = self.watch.tick(now, owed, starved)?;
         let stall = matches!(kill, Kill::Stall { .. });
         if stall && procfs::condition(self.child.pid) == Condition::Stopped {

@@ -21,12 +21,12 @@ use proto::message::{Code, Refusal, Root};
 use sha2::{Digest as _, Sha256};
 
 use crate::error::JobError;
-use crate::hands;
 use crate::input::{Input, companion};
 use crate::opener::Opener;
 use crate::output::Given;
 use crate::serve::spec::{Source, bad_name};
 use crate::store::Digest;
+use crate::workers;
 
 /// A file to send.
 #[derive(Clone, Debug)]
@@ -99,7 +99,7 @@ async fn walk(mesh: &Input, views: &Input, sent: bool) -> Result<Collection, Box
             finder.root = Root::Pictures;
         }
         let text = input.name.ends_with(".txt");
-        let named = hands::give(move || match (root, model) {
+        let named = workers::run(move || match (root, model) {
             (Root::Mesh, _) => names::buffers(main)
                 .into_iter()
                 .map(|name| vec![name])
@@ -239,7 +239,7 @@ impl Finder<'_> {
             return Ok(file);
         }
         let failed = |error: std::io::Error| crate::input::unread(name, &error);
-        let read = hands::give(move || digest(file)).await;
+        let read = workers::run(move || digest(file)).await;
         let (file, bytes, digest) = read
             .map_err(|gone| failed(std::io::Error::other(gone)))?
             .map_err(failed)?;

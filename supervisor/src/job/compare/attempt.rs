@@ -16,9 +16,9 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::Comparison;
 use crate::cgroup::OomScope;
 use crate::child::{self, Child, ChildId, Launcher, chain};
+use crate::dispatcher::{Dispatcher, Handed, Parcel};
 use crate::error::JobError;
 use crate::event::{Event, Listener};
-use crate::feed::{Feed, Handed, Parcel};
 use crate::host::Host;
 use crate::input::Input;
 use crate::job::bury::{how, last_words};
@@ -33,7 +33,7 @@ use crate::procfs::Share;
 use crate::reserve::lend;
 use crate::sandbox;
 use crate::signals::Signals;
-use crate::stock::shape;
+use crate::table_store::shape;
 use crate::verdict::{Ending, Exit, Kill, MemoryKill};
 use crate::watch::{STALL_FLOOR, TICK, Watch, stall_cap};
 use crate::words::{self, printable};
@@ -146,7 +146,7 @@ impl<'a> Attempt<'a> {
                             self.end(&mut running, error);
                             continue;
                         }
-                        running.feed.opener.answered();
+                        running.dispatcher.opener.answered();
                         running.watch.alive();
                         let parcel = Parcel {
                             message: ToChild::Opened { outcome: opened.outcome },
@@ -179,7 +179,7 @@ impl<'a> Attempt<'a> {
             child,
             number: self.number,
             watch: Watch::new(floor, cap, Instant::now()),
-            feed: Feed::new(Rung::default()),
+            dispatcher: Dispatcher::new(Rung::default()),
             loan: Loan::default(),
             adapter: None,
             accounts: Vec::new(),
@@ -232,7 +232,10 @@ impl<'a> Attempt<'a> {
                     Root::Second => second,
                     Root::Views | Root::Pictures => Some(&self.spec.views),
                 };
-                let question = running.feed.opener.admit_one(input, root, name, limit)?;
+                let question = running
+                    .dispatcher
+                    .opener
+                    .admit_one(input, root, name, limit)?;
                 let (id, events) = (running.child.id, events.clone());
                 tokio::spawn(async move {
                     let opened = child::Event::Opened(question.answer().await);
@@ -345,7 +348,7 @@ impl<'a> Attempt<'a> {
         };
         let attempt = self.number;
         self.listener.event(&Event::Working { role, attempt });
-        let parcel = running.feed.for_compare(job);
+        let parcel = running.dispatcher.for_compare(job);
         match parcel.is_none_or(|parcel| running.child.send(parcel)) {
             true => Ok(()),
             false => Err("its queue is full".to_owned()),

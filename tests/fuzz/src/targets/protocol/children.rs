@@ -15,12 +15,12 @@ use proto::sandbox::Sandbox;
 use proto::table::{Refined, ViewHeader};
 use proto::wire;
 use serde_json::Value;
-use supervisor::feed::{Feed, Handed, Parcel, encode_views};
+use supervisor::dispatcher::{Dispatcher, Handed, Parcel, encode_views};
 use supervisor::job::Spec;
 use supervisor::ladder::Rung;
 use supervisor::opener::Question;
 use supervisor::report::Report;
-use supervisor::stock::Stock;
+use supervisor::table_store::TableStore;
 use supervisor::watch::{STALL_FLOOR, Watch, stall_cap};
 use supervisor::words::{adapter, printable};
 
@@ -30,7 +30,7 @@ use crate::targets::harmless;
 
 /// One process, and what it was sent.
 struct Child {
-    feed: Feed,
+    dispatcher: Dispatcher,
     watch: Watch,
     /// What a bake is asked to make.
     product: Product,
@@ -57,7 +57,7 @@ struct Granted {
 /// See the head of this file.
 pub(super) struct Children {
     spec: &'static Spec,
-    stock: Stock,
+    tables: TableStore,
     report: Report,
     /// By role; none: not spawned.
     children: [Option<Child>; 3],
@@ -75,7 +75,7 @@ impl Children {
         let spec = spec(preview);
         let mut children = Self {
             spec,
-            stock: Stock::new(spec.texture_size),
+            tables: TableStore::new(spec.texture_size),
             report: Report::new(spec),
             children: [
                 Some(Child::new(Role::Prepare, Product::Texture)),
@@ -86,7 +86,7 @@ impl Children {
             views: Vec::new(),
             finished: false,
         };
-        children.feed();
+        children.dispatch();
         children
     }
 
@@ -154,7 +154,7 @@ impl Children {
                 self.hear(role, FromChild::Progress { phase, done, total });
             }
         }
-        self.feed();
+        self.dispatch();
         self.agree();
     }
 
@@ -174,7 +174,7 @@ impl Children {
             // No job here leaves the texture's edge to it.
             FromChild::Hello { .. } | FromChild::Chosen { .. } => Err(Violation),
             FromChild::Allocate { .. } | FromChild::Filled { .. } | FromChild::Verified { .. }
-                if !child.feed.started() =>
+                if !child.dispatcher.started() =>
             {
                 Err(Violation)
             }
@@ -198,7 +198,7 @@ impl Children {
                 pipelines,
             } => {
                 let expected = role == Role::Bake && !std::mem::replace(&mut child.ready, true);
-                assert_eq!(child.feed.ready(), expected, "bake is ready, once");
+                assert_eq!(child.dispatcher.ready(), expected, "bake is ready, once");
                 if !expected {
                     return Err(Violation);
                 }
@@ -218,7 +218,11 @@ impl Children {
             }
             FromChild::Compiled => {
                 let expected = child.ready && !std::mem::replace(&mut child.compiled, child.ready);
-                assert_eq!(child.feed.compile(), expected, "compiled after ready, once");
+                assert_eq!(
+                    child.dispatcher.compile(),
+                    expected,
+                    "compiled after ready, once"
+                );
                 expected.then_some(()).ok_or(Violation)
             }
             // Nothing is kept here.
@@ -230,11 +234,15 @@ impl Children {
                 table: Table::Pipelines,
             } => Err(Violation),
             FromChild::Open { root, name, limit } => {
-                if role != Role::Prepare || !child.feed.started() {
+                if role != Role::Prepare || !child.dispatcher.started() {
                     return Err(Violation);
                 }
                 let inputs = [&self.spec.mesh, &self.spec.views];
-                let question = child.feed.opener.admit(inputs, root, name, limit).ok();
+                let question = child
+                    .dispatcher
+                    .opener
+                    .admit(inputs, root, name, limit)
+                    .ok();
                 assert_eq!(
                     question.is_some(),
                     child.question.is_none(),
@@ -246,7 +254,7 @@ impl Children {
             FromChild::Allocate { table, bytes } => self.allocate(role, table, bytes),
             FromChild::Filled { table } => self.fill(role, table),
             FromChild::Verified { table, sha256 } => {
-                let verified = self.stock.verify(role, table, sha256);
+                let verified = self.tables.verify(role, table, sha256);
                 let filled = self.granted.get(&table).is_some_and(|table| table.filled);
                 assert!(
                     verified.is_err() || (filled && table.is_file()),
@@ -255,16 +263,16 @@ impl Children {
                 verified.map_err(|_| Violation)
             }
             FromChild::Delivered { views } => {
-                let all = role == Role::Prepare && self.stock.deliver(views);
+                let all = role == Role::Prepare && self.tables.deliver(views);
                 assert!(!all || views as usize == self.views.len(), "all are there");
                 all.then_some(()).ok_or(Violation)
             }
             FromChild::Again => {
-                let may = role == Role::Bake && child.feed.again();
+                let may = role == Role::Bake && child.dispatcher.again();
                 may.then_some(()).ok_or(Violation)
             }
             FromChild::Done(done) => {
-                if !child.feed.ended() {
+                if !child.dispatcher.ended() {
                     return Err(Violation);
                 }
                 self.complete(role, done)
@@ -277,7 +285,7 @@ impl Children {
     }
 
     fn allocate(&mut self, role: Role, table: Table, bytes: u64) -> Result<(), Violation> {
-        let Ok(blob) = self.stock.allocate(role, table, bytes) else {
+        let Ok(blob) = self.tables.allocate(role, table, bytes) else {
             return Err(Violation);
         };
         assert_eq!(owner(table), role, "a role gets only its own tables");
@@ -295,7 +303,7 @@ impl Children {
     }
 
     fn fill(&mut self, role: Role, table: Table) -> Result<(), Violation> {
-        if self.stock.fill(role, table).is_err() {
+        if self.tables.fill(role, table).is_err() {
             return Err(Violation);
         }
         let granted = self.granted.get_mut(&table).expect("filled after granted");
@@ -319,7 +327,7 @@ impl Children {
         let preview = self.spec.preview.is_some();
         let child = self.children[role as usize].as_ref();
         let product = child.map_or(Product::Texture, |child| child.product);
-        if self.stock.complete(role, &done, preview, product).is_err() {
+        if self.tables.complete(role, &done, preview, product).is_err() {
             return Err(Violation);
         }
         for (table, granted) in &self.granted {
@@ -333,7 +341,7 @@ impl Children {
         match (role, &done) {
             (Role::Prepare, Done::Prepare(summary)) => {
                 let holdout = self.views.iter().filter(|view| view.1).count();
-                assert!(filled(Table::Mesh) && filled(Table::Surface) && self.stock.delivered());
+                assert!(filled(Table::Mesh) && filled(Table::Surface) && self.tables.delivered());
                 assert!(holdout < self.views.len(), "some view is for the fit");
                 assert_eq!(summary.holdout_views as usize, holdout);
                 assert_eq!(summary.views as usize + holdout, self.views.len());
@@ -344,8 +352,8 @@ impl Children {
                 let texture = product == Product::Texture;
                 assert_eq!(filled(Table::Texture), texture, "what was asked for");
                 assert_eq!(filled(Table::Colours), !texture, "and nothing else");
-                assert!(self.stock.prepared());
-                if let Some(refined) = self.stock.filled(Table::Refined) {
+                assert!(self.tables.prepared());
+                if let Some(refined) = self.tables.filled(Table::Refined) {
                     let fitted = self.views.iter().filter(|view| !view.1).count();
                     assert_eq!(refined.len(), Refined::byte_len_of(fitted), "of each view");
                 }
@@ -362,8 +370,8 @@ impl Children {
         match role {
             Role::Prepare => {}
             Role::Bake => {
-                let keep = encode_views(self.stock.views(), preview);
-                self.stock.release_bake_inputs(&keep);
+                let keep = encode_views(self.tables.views(), preview);
+                self.tables.release_bake_inputs(&keep);
                 self.granted.retain(|table, _| match table {
                     Table::Surface => false,
                     Table::View(index) => keep.contains(index),
@@ -382,7 +390,7 @@ impl Children {
         if let Some(child) = &mut self.children[role as usize]
             && child.question.take().is_some()
         {
-            child.feed.opener.answered();
+            child.dispatcher.opener.answered();
         }
     }
 
@@ -412,7 +420,7 @@ impl Children {
     }
 
     fn withdraw(&mut self, role: Role) {
-        self.stock.discard(role);
+        self.tables.discard(role);
         self.granted.retain(|_, granted| granted.owner != role);
         if role == Role::Prepare {
             self.views.clear();
@@ -433,7 +441,7 @@ impl Children {
     }
 
     /// Sends what can be sent, and checks that it is what the child may get.
-    fn feed(&mut self) {
+    fn dispatch(&mut self) {
         for role in [Role::Prepare, Role::Bake, Role::Encode] {
             let Some(child) = &mut self.children[role as usize] else {
                 continue;
@@ -442,9 +450,9 @@ impl Children {
                 continue;
             }
             let parcels = match role {
-                Role::Prepare => child.feed.for_prepare(self.spec),
-                Role::Bake => child.feed.for_bake(self.spec, &self.stock, || true),
-                Role::Encode => child.feed.for_encode(self.spec, &self.stock),
+                Role::Prepare => child.dispatcher.for_prepare(self.spec),
+                Role::Bake => child.dispatcher.for_bake(self.spec, &self.tables, || true),
+                Role::Encode => child.dispatcher.for_encode(self.spec, &self.tables),
             };
             for parcel in parcels {
                 child.receives(role, &parcel);
@@ -452,11 +460,11 @@ impl Children {
         }
     }
 
-    /// The stock knows what the model knows.
+    /// The table store knows what the model knows.
     fn agree(&self) {
-        assert_eq!(self.stock.views(), self.views);
+        assert_eq!(self.tables.views(), self.views);
         for (table, granted) in &self.granted {
-            let known = self.stock.filled(*table);
+            let known = self.tables.filled(*table);
             assert_eq!(known.is_some(), granted.filled, "{table:?}");
         }
     }
@@ -481,7 +489,7 @@ impl Child {
             ..Rung::default()
         };
         Self {
-            feed: Feed::new(rung),
+            dispatcher: Dispatcher::new(rung),
             watch,
             product,
             warmed: false,

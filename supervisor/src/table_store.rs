@@ -22,7 +22,7 @@ use proto::table::{Layer, LayerSet, Refined, Texture, ViewHeader};
 use self::rules::rules;
 use crate::reserve::{self, lend};
 
-pub use error::StockError;
+pub use error::TableStoreError;
 
 #[derive(Debug)]
 struct Entry {
@@ -34,7 +34,7 @@ struct Entry {
 
 /// See the head of this file.
 #[derive(Debug)]
-pub struct Stock {
+pub struct TableStore {
     texture_size: u32,
     texture_bytes: u64,
     maps: bool,
@@ -42,7 +42,7 @@ pub struct Stock {
     dry_run: bool,
     container: Container,
     pages: Pages,
-    tables: HashMap<Table, Entry>,
+    entries: HashMap<Table, Entry>,
     /// Views in the order in which they were filled, with their holdout mark.
     views: Vec<(u32, bool)>,
     /// What the views of the fit show beside their colours.
@@ -55,8 +55,8 @@ pub struct Stock {
 
 /// A job with fewer tables is not the one that hoards descriptors, and may use the reserve.
 const FEW: usize = 16;
-impl Stock {
-    /// An empty stock for a texture of `texture_size²` texels.
+impl TableStore {
+    /// An empty store for a texture of `texture_size²` texels.
     #[must_use]
     pub fn new(texture_size: u32) -> Self {
         Self {
@@ -67,7 +67,7 @@ impl Stock {
             dry_run: false,
             container: Container::Glb,
             pages: Pages::ONE,
-            tables: HashMap::new(),
+            entries: HashMap::new(),
             views: Vec::new(),
             layers: LayerSet::default(),
             view_bytes: 0,
@@ -114,7 +114,7 @@ impl Stock {
     /// Prepare has chosen another edge, as long as no mesh is there whose atlas goes with the old one; `false` if it is too
     /// late.
     pub fn choose(&mut self, texture_size: u32) -> bool {
-        let early = !self.tables.contains_key(&Table::Mesh);
+        let early = !self.entries.contains_key(&Table::Mesh);
         if early {
             self.texture_size = texture_size;
             self.texture_bytes = Texture::bytes_for(texture_size, self.maps);
@@ -131,7 +131,7 @@ impl Stock {
         role: Role,
         table: Table,
         bytes: u64,
-    ) -> Result<Arc<Blob>, StockError> {
+    ) -> Result<Arc<Blob>, TableStoreError> {
         let (owner, min, max) = self.rules(table);
         let index_ok = match table {
             Table::View(index) => !self.delivered && (index as usize) < MAX_VIEWS,
@@ -142,13 +142,13 @@ impl Stock {
             _ => true,
         };
         if owner != role || !index_ok {
-            return Err(StockError::Foreign(role, table));
+            return Err(TableStoreError::Foreign(role, table));
         }
-        if self.tables.contains_key(&table) {
-            return Err(StockError::Twice(table));
+        if self.entries.contains_key(&table) {
+            return Err(TableStoreError::Twice(table));
         }
         if !(min..=max).contains(&bytes) {
-            return Err(StockError::Size {
+            return Err(TableStoreError::Size {
                 table,
                 bytes,
                 min,
@@ -157,12 +157,12 @@ impl Stock {
         }
         match table {
             Table::Surface if self.filled(Table::Mesh).is_some() => {
-                return Err(StockError::SurfaceAfterMesh);
+                return Err(TableStoreError::SurfaceAfterMesh);
             }
             Table::View(_) => {
                 let total = self.view_bytes + bytes;
                 if total > MAX_TOTAL_VIEW_BYTES {
-                    return Err(StockError::TotalViews(total));
+                    return Err(TableStoreError::TotalViews(total));
                 }
                 self.view_bytes = total;
             }
@@ -183,14 +183,14 @@ impl Stock {
             | Table::Layer(_) => {}
         }
         let make = || Blob::create(&format!("kiln-{table:?}"), bytes);
-        let blob = if self.tables.len() < FEW {
+        let blob = if self.entries.len() < FEW {
             lend(make)?
         } else {
             reserve::refill();
             make()?
         };
         let blob = Arc::new(blob);
-        self.tables.insert(
+        self.entries.insert(
             table,
             Entry {
                 blob: Arc::clone(&blob),
@@ -205,19 +205,19 @@ impl Stock {
     ///
     /// # Errors
     /// A word that breaks the protocol.
-    pub fn fill(&mut self, role: Role, table: Table) -> Result<(), StockError> {
+    pub fn fill(&mut self, role: Role, table: Table) -> Result<(), TableStoreError> {
         if self.rules(table).0 != role {
-            return Err(StockError::Foreign(role, table));
+            return Err(TableStoreError::Foreign(role, table));
         }
         let surface_open = self
-            .tables
+            .entries
             .get(&Table::Surface)
             .is_some_and(|surface| !surface.filled);
         if table == Table::Mesh && surface_open {
-            return Err(StockError::SurfaceAfterMesh);
+            return Err(TableStoreError::SurfaceAfterMesh);
         }
-        let Some(entry) = self.tables.get_mut(&table).filter(|entry| !entry.filled) else {
-            return Err(StockError::NotOpen(table));
+        let Some(entry) = self.entries.get_mut(&table).filter(|entry| !entry.filled) else {
+            return Err(TableStoreError::NotOpen(table));
         };
         entry.blob.seal_written()?;
         entry.filled = true;
@@ -225,7 +225,7 @@ impl Stock {
             // Read after the seal: nobody can change it any more.
             let header = ViewHeader::read(&mut entry.blob.reader())?;
             if header.index != index || header.table_bytes() != entry.blob.len() {
-                return Err(StockError::Header(index));
+                return Err(TableStoreError::Header(index));
             }
             self.views.push((index, header.holdout));
             if !header.holdout {
@@ -239,17 +239,22 @@ impl Stock {
     ///
     /// # Errors
     /// A word that breaks the protocol, or a file that is not of its kind.
-    pub fn verify(&mut self, role: Role, table: Table, digest: Sha256) -> Result<(), StockError> {
+    pub fn verify(
+        &mut self,
+        role: Role,
+        table: Table,
+        digest: Sha256,
+    ) -> Result<(), TableStoreError> {
         if self.rules(table).0 != role {
-            return Err(StockError::Foreign(role, table));
+            return Err(TableStoreError::Foreign(role, table));
         }
         let unread = |entry: &&mut Entry| entry.filled && entry.verified.is_none();
-        let entry = self.tables.get_mut(&table).filter(unread);
+        let entry = self.entries.get_mut(&table).filter(unread);
         let Some(entry) = entry.filter(|_| table.is_file()) else {
-            return Err(StockError::NotOpen(table));
+            return Err(TableStoreError::NotOpen(table));
         };
         shape::check(table, self.container, &entry.blob)
-            .map_err(|what| StockError::Shape(table, what))?;
+            .map_err(|what| TableStoreError::Shape(table, what))?;
         entry.verified = Some(digest);
         Ok(())
     }
@@ -262,7 +267,7 @@ impl Stock {
 
     /// Views that were asked for.
     fn view_tables(&self) -> usize {
-        let tables = self.tables.keys();
+        let tables = self.entries.keys();
         tables
             .filter(|table| matches!(table, Table::View(_)))
             .count()
@@ -272,47 +277,49 @@ impl Stock {
     /// asked for, and no other.
     ///
     /// # Errors
-    /// [`StockError::Incomplete`], or [`StockError::Foreign`] where another role's summary came.
+    /// [`TableStoreError::Incomplete`], or [`TableStoreError::Foreign`] where another role's summary came.
     pub fn complete(
         &mut self,
         role: Role,
         done: &Done,
         preview: bool,
         product: Product,
-    ) -> Result<(), StockError> {
+    ) -> Result<(), TableStoreError> {
         if self
-            .tables
+            .entries
             .iter()
             .any(|(table, entry)| self.rules(*table).0 == role && !entry.filled)
         {
-            return Err(StockError::Incomplete(
+            return Err(TableStoreError::Incomplete(
                 "a table was asked for and not filled",
             ));
         }
         let unread = |(table, entry): (&Table, &Entry)| {
             table.is_file() && entry.verified.is_none() && self.rules(*table).0 == role
         };
-        if self.tables.iter().any(unread) {
-            return Err(StockError::Incomplete("a file was not read back"));
+        if self.entries.iter().any(unread) {
+            return Err(TableStoreError::Incomplete("a file was not read back"));
         }
         match (role, done) {
             (Role::Prepare, Done::Prepare(summary)) => {
                 let holdout = self.views.iter().filter(|(_, holdout)| *holdout).count();
                 let fit = self.views.len() - holdout;
                 if self.filled(Table::Mesh).is_none() {
-                    return Err(StockError::Incomplete("there is no mesh"));
+                    return Err(TableStoreError::Incomplete("there is no mesh"));
                 }
                 if self.filled(Table::Surface).is_none() {
-                    return Err(StockError::Incomplete("there is no surface"));
+                    return Err(TableStoreError::Incomplete("there is no surface"));
                 }
                 if !self.delivered {
-                    return Err(StockError::Incomplete("nobody said which view is the last"));
+                    return Err(TableStoreError::Incomplete(
+                        "nobody said which view is the last",
+                    ));
                 }
                 if fit == 0 {
-                    return Err(StockError::Incomplete("there is no view for the fit"));
+                    return Err(TableStoreError::Incomplete("there is no view for the fit"));
                 }
                 if fit != summary.views as usize || holdout != summary.holdout_views as usize {
-                    return Err(StockError::Incomplete(
+                    return Err(TableStoreError::Incomplete(
                         "the number of views is not the one announced",
                     ));
                 }
@@ -321,13 +328,13 @@ impl Stock {
                     .iter()
                     .any(|(index, _)| *index as usize >= self.views.len())
                 {
-                    return Err(StockError::Incomplete("the views' numbers have gaps"));
+                    return Err(TableStoreError::Incomplete("the views' numbers have gaps"));
                 }
                 self.prepared = true;
             }
             (Role::Bake, Done::Plan(_)) if self.dry_run => {
-                if (self.tables.keys()).any(|table| self.rules(*table).0 == Role::Bake) {
-                    return Err(StockError::Incomplete("a dry run made something"));
+                if (self.entries.keys()).any(|table| self.rules(*table).0 == Role::Bake) {
+                    return Err(TableStoreError::Incomplete("a dry run made something"));
                 }
             }
             (Role::Bake, Done::Bake(_)) if !self.dry_run => {
@@ -338,7 +345,7 @@ impl Stock {
                     Product::VertexColours => [false, true],
                 };
                 if made != wanted {
-                    return Err(StockError::Incomplete(
+                    return Err(TableStoreError::Incomplete(
                         "what it made is not what it was asked for",
                     ));
                 }
@@ -347,7 +354,7 @@ impl Stock {
                     Product::VertexColours => LayerSet::default(),
                 };
                 if !wanted.iter().eq(self.baked_layers()) {
-                    return Err(StockError::Incomplete(
+                    return Err(TableStoreError::Incomplete(
                         "its layers are not those of the views",
                     ));
                 }
@@ -355,24 +362,24 @@ impl Stock {
                 let all = Refined::byte_len_of(fitted.clone().count());
                 let refined = self.filled(Table::Refined);
                 if refined.is_some_and(|refined| refined.len() != all) {
-                    return Err(StockError::Incomplete(
+                    return Err(TableStoreError::Incomplete(
                         "its cameras are not those of the views",
                     ));
                 }
                 let drawn = |index: u32| self.filled(Table::Rejected(index)).is_some();
                 let wanted = self.rejected && product == Product::Texture;
                 if wanted && !fitted.all(|(index, _)| drawn(*index)) {
-                    return Err(StockError::Incomplete(
+                    return Err(TableStoreError::Incomplete(
                         "a view has no picture of what was rejected",
                     ));
                 }
             }
             (Role::Encode, Done::Encode(_)) => {
                 if self.filled(Table::Glb).is_none() {
-                    return Err(StockError::Incomplete("there is no GLB"));
+                    return Err(TableStoreError::Incomplete("there is no GLB"));
                 }
                 if preview && self.filled(Table::Preview).is_none() {
-                    return Err(StockError::Incomplete("there is no preview"));
+                    return Err(TableStoreError::Incomplete("there is no preview"));
                 }
                 let textured = self.filled(Table::Texture).is_some();
                 // A page without charts has no picture.
@@ -386,16 +393,18 @@ impl Stock {
                     Container::Glb | Container::Obj | Container::Ply => true,
                 };
                 if !complete {
-                    return Err(StockError::Incomplete("there are no files beside the mesh"));
+                    return Err(TableStoreError::Incomplete(
+                        "there are no files beside the mesh",
+                    ));
                 }
                 let mapped = self.maps && self.filled(Table::Texture).is_some();
                 let pictures = [Table::Coverage, Table::Residual, Table::Provenance];
                 let mut pictures = pictures.into_iter();
                 if mapped && pictures.any(|table| self.filled(table).is_none()) {
-                    return Err(StockError::Incomplete("there are no maps"));
+                    return Err(TableStoreError::Incomplete("there are no maps"));
                 }
             }
-            _ => return Err(StockError::Incomplete("the summary is another role's")),
+            _ => return Err(TableStoreError::Incomplete("the summary is another role's")),
         }
         Ok(())
     }
@@ -403,7 +412,7 @@ impl Stock {
     /// Forgets what a dead attempt of `role` wrote.
     pub fn discard(&mut self, role: Role) {
         let (size, texture_bytes) = (self.texture_size, self.texture_bytes);
-        self.tables
+        self.entries
             .retain(|table, _| rules(*table, size, texture_bytes).0 != role);
         if role == Role::Prepare {
             self.views.clear();
@@ -416,7 +425,7 @@ impl Stock {
 
     /// Frees what only bake reads, once it is done; `keep` names the views that encode gets.
     pub fn release_bake_inputs(&mut self, keep: &[u32]) {
-        self.tables.retain(|table, _| match table {
+        self.entries.retain(|table, _| match table {
             Table::Surface => false,
             Table::View(index) => keep.contains(index),
             Table::Mesh
@@ -439,7 +448,7 @@ impl Stock {
     /// A table, once it is written.
     #[must_use]
     pub fn filled(&self, table: Table) -> Option<&Arc<Blob>> {
-        self.tables
+        self.entries
             .get(&table)
             .filter(|entry| entry.filled)
             .map(|entry| &entry.blob)
@@ -448,7 +457,7 @@ impl Stock {
     /// A finished file that its maker has read back, and the digest of what it read.
     #[must_use]
     pub fn file(&self, table: Table) -> Option<(Arc<Blob>, Sha256)> {
-        let entry = self.tables.get(&table)?;
+        let entry = self.entries.get(&table)?;
         Some((Arc::clone(&entry.blob), entry.verified?))
     }
 

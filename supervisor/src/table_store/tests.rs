@@ -36,13 +36,13 @@ fn write(blob: &Blob, bytes: &[u8]) {
     file.writer().write_all(bytes).expect("room");
 }
 
-fn put(stock: &mut Stock, number: u32, view: &View) -> Result<(), StockError> {
+fn put(tables: &mut TableStore, number: u32, view: &View) -> Result<(), TableStoreError> {
     let table = Table::View(number);
-    let blob = stock.allocate(Role::Prepare, table, view.byte_len())?;
+    let blob = tables.allocate(Role::Prepare, table, view.byte_len())?;
     let mut bytes = Vec::new();
     view.write(&mut bytes)?;
     write(&blob, &bytes);
-    stock.fill(Role::Prepare, table)
+    tables.fill(Role::Prepare, table)
 }
 
 /// The least that passes for a file of this table.
@@ -55,11 +55,16 @@ fn least(table: Table) -> &'static [u8] {
 }
 
 /// A finished file, written and read back.
-fn file(stock: &mut Stock, role: Role, table: Table, bytes: &[u8]) -> Result<(), StockError> {
-    let blob = stock.allocate(role, table, bytes.len() as u64)?;
+fn file(
+    tables: &mut TableStore,
+    role: Role,
+    table: Table,
+    bytes: &[u8],
+) -> Result<(), TableStoreError> {
+    let blob = tables.allocate(role, table, bytes.len() as u64)?;
     write(&blob, bytes);
-    stock.fill(role, table)?;
-    stock.verify(role, table, [7; 32])
+    tables.fill(role, table)?;
+    tables.verify(role, table, [7; 32])
 }
 
 /// Bake is done.
@@ -112,62 +117,62 @@ fn encoded() -> Done {
 
 #[test]
 fn a_view_is_sorted_by_its_own_header() {
-    let mut stock = Stock::new(256);
-    put(&mut stock, 1, &view(1, true)).expect("right");
-    put(&mut stock, 0, &view(0, false)).expect("right");
-    assert_eq!(stock.views(), [(1, true), (0, false)]);
+    let mut tables = TableStore::new(256);
+    put(&mut tables, 1, &view(1, true)).expect("right");
+    put(&mut tables, 0, &view(0, false)).expect("right");
+    assert_eq!(tables.views(), [(1, true), (0, false)]);
     assert!(
         matches!(
-            put(&mut stock, 2, &view(7, false)),
-            Err(StockError::Header(2))
+            put(&mut tables, 2, &view(7, false)),
+            Err(TableStoreError::Header(2))
         ),
         "another's number"
     );
-    stock.discard(Role::Prepare);
-    assert!(stock.views().is_empty() && stock.filled(Table::View(0)).is_none());
+    tables.discard(Role::Prepare);
+    assert!(tables.views().is_empty() && tables.filled(Table::View(0)).is_none());
 }
 
 #[test]
 fn nobody_writes_what_is_not_theirs_or_twice() {
-    let mut stock = Stock::new(256);
+    let mut tables = TableStore::new(256);
     let texture = 64 + 256 * 256 * 5;
     assert!(matches!(
-        stock.allocate(Role::Prepare, Table::Texture, texture),
-        Err(StockError::Foreign(..))
+        tables.allocate(Role::Prepare, Table::Texture, texture),
+        Err(TableStoreError::Foreign(..))
     ));
     assert!(matches!(
-        stock.allocate(Role::Encode, Table::Mesh, 500),
-        Err(StockError::Foreign(..))
+        tables.allocate(Role::Encode, Table::Mesh, 500),
+        Err(TableStoreError::Foreign(..))
     ));
     assert!(matches!(
-        stock.allocate(Role::Prepare, Table::View(4096), 500),
-        Err(StockError::Foreign(..))
+        tables.allocate(Role::Prepare, Table::View(4096), 500),
+        Err(TableStoreError::Foreign(..))
     ));
-    stock
+    tables
         .allocate(Role::Bake, Table::Texture, texture)
         .expect("right");
     assert!(matches!(
-        stock.allocate(Role::Bake, Table::Texture, texture),
-        Err(StockError::Twice(_))
+        tables.allocate(Role::Bake, Table::Texture, texture),
+        Err(TableStoreError::Twice(_))
     ));
     assert!(matches!(
-        stock.fill(Role::Encode, Table::Texture),
-        Err(StockError::Foreign(..))
+        tables.fill(Role::Encode, Table::Texture),
+        Err(TableStoreError::Foreign(..))
     ));
-    stock.fill(Role::Bake, Table::Texture).expect("right");
+    tables.fill(Role::Bake, Table::Texture).expect("right");
     assert!(matches!(
-        stock.fill(Role::Bake, Table::Texture),
-        Err(StockError::NotOpen(_))
+        tables.fill(Role::Bake, Table::Texture),
+        Err(TableStoreError::NotOpen(_))
     ));
     assert!(matches!(
-        stock.fill(Role::Prepare, Table::Mesh),
-        Err(StockError::NotOpen(_))
+        tables.fill(Role::Prepare, Table::Mesh),
+        Err(TableStoreError::NotOpen(_))
     ));
 }
 
 #[test]
 fn sizes_are_bounded_before_memory_is_made() {
-    let mut stock = Stock::new(256);
+    let mut tables = TableStore::new(256);
     for (role, table, bytes) in [
         (Role::Bake, Table::Texture, 64 + 256 * 256 * 5 + 1),
         (Role::Bake, Table::Texture, 64 + 256 * 256 * 5 - 1),
@@ -180,9 +185,9 @@ fn sizes_are_bounded_before_memory_is_made() {
         ),
         (Role::Encode, Table::Glb, 0),
     ] {
-        let result = stock.allocate(role, table, bytes);
+        let result = tables.allocate(role, table, bytes);
         assert!(
-            matches!(result, Err(StockError::Size { .. })),
+            matches!(result, Err(TableStoreError::Size { .. })),
             "{table:?} of {bytes}: {result:?}"
         );
     }
@@ -190,112 +195,119 @@ fn sizes_are_bounded_before_memory_is_made() {
 
 #[test]
 fn the_surface_is_there_before_the_mesh() {
-    let mut stock = Stock::new(256);
-    stock
+    let mut tables = TableStore::new(256);
+    tables
         .allocate(Role::Prepare, Table::Surface, 200)
         .expect("right");
-    stock
+    tables
         .allocate(Role::Prepare, Table::Mesh, 200)
         .expect("right");
     assert!(matches!(
-        stock.fill(Role::Prepare, Table::Mesh),
-        Err(StockError::SurfaceAfterMesh)
+        tables.fill(Role::Prepare, Table::Mesh),
+        Err(TableStoreError::SurfaceAfterMesh)
     ));
-    stock.fill(Role::Prepare, Table::Surface).expect("right");
-    stock.fill(Role::Prepare, Table::Mesh).expect("right");
+    tables.fill(Role::Prepare, Table::Surface).expect("right");
+    tables.fill(Role::Prepare, Table::Mesh).expect("right");
 
-    let mut stock = Stock::new(256);
-    stock
+    let mut tables = TableStore::new(256);
+    tables
         .allocate(Role::Prepare, Table::Mesh, 200)
         .expect("right");
-    stock.fill(Role::Prepare, Table::Mesh).expect("right");
-    let late = stock.allocate(Role::Prepare, Table::Surface, 200);
-    assert!(matches!(late, Err(StockError::SurfaceAfterMesh)));
+    tables.fill(Role::Prepare, Table::Mesh).expect("right");
+    let late = tables.allocate(Role::Prepare, Table::Surface, 200);
+    assert!(matches!(late, Err(TableStoreError::SurfaceAfterMesh)));
 }
 
 #[test]
 fn a_texture_with_maps_is_larger_and_all_pictures_come() {
     let texels = 256 * 256;
-    let mut stock = Stock::new(256).with_maps(true);
+    let mut tables = TableStore::new(256).with_maps(true);
     for bytes in [64 + texels * 5, 64 + texels * 7 + 1] {
-        let refused = stock.allocate(Role::Bake, Table::Texture, bytes);
-        assert!(matches!(refused, Err(StockError::Size { .. })));
+        let refused = tables.allocate(Role::Bake, Table::Texture, bytes);
+        assert!(matches!(refused, Err(TableStoreError::Size { .. })));
     }
     let done = encoded();
-    let fill = |stock: &mut Stock, role, table, bytes| {
-        stock.allocate(role, table, bytes).expect("right");
-        stock.fill(role, table).expect("right");
+    let fill = |tables: &mut TableStore, role, table, bytes| {
+        tables.allocate(role, table, bytes).expect("right");
+        tables.fill(role, table).expect("right");
     };
-    file(&mut stock, Role::Encode, Table::Glb, least(Table::Glb)).expect("a GLB");
-    let complete = |stock: &mut Stock| stock.complete(Role::Encode, &done, false, Product::Texture);
+    file(&mut tables, Role::Encode, Table::Glb, least(Table::Glb)).expect("a GLB");
+    let complete =
+        |tables: &mut TableStore| tables.complete(Role::Encode, &done, false, Product::Texture);
     // Colours of vertices have no maps.
-    complete(&mut stock).expect("there is no texture");
-    fill(&mut stock, Role::Bake, Table::Texture, 64 + texels * 7);
+    complete(&mut tables).expect("there is no texture");
+    fill(&mut tables, Role::Bake, Table::Texture, 64 + texels * 7);
     for table in [Table::Coverage, Table::Residual, Table::Provenance] {
-        let error = complete(&mut stock).expect_err("a map is missing");
-        assert!(matches!(error, StockError::Incomplete("there are no maps")));
-        file(&mut stock, Role::Encode, table, least(table)).expect("a PNG");
+        let error = complete(&mut tables).expect_err("a map is missing");
+        assert!(matches!(
+            error,
+            TableStoreError::Incomplete("there are no maps")
+        ));
+        file(&mut tables, Role::Encode, table, least(table)).expect("a PNG");
     }
-    complete(&mut stock).expect("all is there");
+    complete(&mut tables).expect("all is there");
 }
 
 #[test]
 fn a_file_counts_once_its_maker_has_read_it_back() {
-    let mut stock = Stock::new(256);
+    let mut tables = TableStore::new(256);
     let (encode, glb) = (Role::Encode, Table::Glb);
-    let blob = stock.allocate(encode, glb, least(glb).len() as u64);
+    let blob = tables.allocate(encode, glb, least(glb).len() as u64);
     write(&blob.expect("right"), least(glb));
-    let early = stock.verify(encode, glb, [7; 32]);
-    assert!(matches!(early, Err(StockError::NotOpen(_))), "not sealed");
-    stock.fill(encode, glb).expect("right");
-    let unread = stock.complete(encode, &encoded(), false, Product::Texture);
+    let early = tables.verify(encode, glb, [7; 32]);
+    assert!(
+        matches!(early, Err(TableStoreError::NotOpen(_))),
+        "not sealed"
+    );
+    tables.fill(encode, glb).expect("right");
+    let unread = tables.complete(encode, &encoded(), false, Product::Texture);
     assert!(matches!(
         unread,
-        Err(StockError::Incomplete("a file was not read back"))
+        Err(TableStoreError::Incomplete("a file was not read back"))
     ));
-    assert!(stock.file(glb).is_none());
-    let other = stock.verify(Role::Bake, glb, [7; 32]);
-    assert!(matches!(other, Err(StockError::Foreign(..))));
-    stock.verify(encode, glb, [7; 32]).expect("read back");
-    let twice = stock.verify(encode, glb, [8; 32]);
-    assert!(matches!(twice, Err(StockError::NotOpen(_))), "once");
-    assert_eq!(stock.file(glb).expect("a file").1, [7; 32]);
-    let complete = stock.complete(encode, &encoded(), false, Product::Texture);
+    assert!(tables.file(glb).is_none());
+    let other = tables.verify(Role::Bake, glb, [7; 32]);
+    assert!(matches!(other, Err(TableStoreError::Foreign(..))));
+    tables.verify(encode, glb, [7; 32]).expect("read back");
+    let twice = tables.verify(encode, glb, [8; 32]);
+    assert!(matches!(twice, Err(TableStoreError::NotOpen(_))), "once");
+    assert_eq!(tables.file(glb).expect("a file").1, [7; 32]);
+    let complete = tables.complete(encode, &encoded(), false, Product::Texture);
     complete.expect("all is there");
 
     // A text is no model, whatever its maker says; and a table is no file.
-    stock.discard(encode);
+    tables.discard(encode);
     let text = file(
-        &mut stock,
+        &mut tables,
         encode,
         glb,
         b"a text, and long enough for a GLB",
     );
     assert!(
-        matches!(text, Err(StockError::Shape(Table::Glb, _))),
+        matches!(text, Err(TableStoreError::Shape(Table::Glb, _))),
         "{text:?}"
     );
     let texture = Texture::bytes_for(256, false);
-    stock
+    tables
         .allocate(Role::Bake, Table::Texture, texture)
         .expect("right");
-    stock.fill(Role::Bake, Table::Texture).expect("right");
-    let table = stock.verify(Role::Bake, Table::Texture, [7; 32]);
-    assert!(matches!(table, Err(StockError::NotOpen(_))));
+    tables.fill(Role::Bake, Table::Texture).expect("right");
+    let table = tables.verify(Role::Bake, Table::Texture, [7; 32]);
+    assert!(matches!(table, Err(TableStoreError::NotOpen(_))));
 }
 
 #[test]
 fn pictures_beside_a_mesh_are_those_of_its_pages() {
     let four = Pages::try_from(4).expect("a square");
-    let mut stock = Stock::new(512).with_container(Container::Obj, four);
-    let beyond = stock.allocate(Role::Encode, Table::Picture(4), 12);
-    assert!(matches!(beyond, Err(StockError::Foreign(..))));
+    let mut tables = TableStore::new(512).with_container(Container::Obj, four);
+    let beyond = tables.allocate(Role::Encode, Table::Picture(4), 12);
+    assert!(matches!(beyond, Err(TableStoreError::Foreign(..))));
     let done = encoded();
     let texture = Texture::bytes_for(512, false);
-    stock
+    tables
         .allocate(Role::Bake, Table::Texture, texture)
         .expect("right");
-    stock.fill(Role::Bake, Table::Texture).expect("right");
+    tables.fill(Role::Bake, Table::Texture).expect("right");
     let obj: &[u8] = b"# kiln\nv 1 2 3\n";
     for (table, bytes) in [
         (Table::Glb, obj),
@@ -303,17 +315,17 @@ fn pictures_beside_a_mesh_are_those_of_its_pages() {
         // Three pages have no charts.
         (Table::Picture(3), least(Table::Picture(3))),
     ] {
-        let complete = stock.complete(Role::Encode, &done, false, Product::Texture);
+        let complete = tables.complete(Role::Encode, &done, false, Product::Texture);
         assert!(complete.is_err(), "{table:?} is missing");
-        file(&mut stock, Role::Encode, table, bytes).expect("right");
+        file(&mut tables, Role::Encode, table, bytes).expect("right");
     }
-    let complete = stock.complete(Role::Encode, &done, false, Product::Texture);
+    let complete = tables.complete(Role::Encode, &done, false, Product::Texture);
     complete.expect("all is there");
 }
 
 #[test]
 fn bake_makes_the_layers_that_views_of_the_fit_have_and_no_others() {
-    let mut stock = Stock::new(256);
+    let mut tables = TableStore::new(256);
     let layered = |index, holdout, layer| LayeredView {
         view: view(index, holdout),
         layers: vec![(layer, vec![[0; 4]; 2])],
@@ -321,78 +333,78 @@ fn bake_makes_the_layers_that_views_of_the_fit_have_and_no_others() {
     for (index, holdout, layer) in [(0, false, Layer::Normal), (1, true, Layer::Emissive)] {
         let view = layered(index, holdout, layer);
         let table = Table::View(index);
-        let blob = stock.allocate(Role::Prepare, table, view.byte_len());
+        let blob = tables.allocate(Role::Prepare, table, view.byte_len());
         let mut bytes = Vec::new();
         view.write(&mut bytes).expect("memory takes all");
         write(&blob.expect("room"), &bytes);
-        stock.fill(Role::Prepare, table).expect("its own header");
+        tables.fill(Role::Prepare, table).expect("its own header");
     }
     let bytes = LayerTexture::bytes_for(256);
-    let ask = |stock: &mut Stock, role, layer, bytes| {
-        stock.allocate(role, Table::Layer(layer), bytes).map(drop)
+    let ask = |tables: &mut TableStore, role, layer, bytes| {
+        tables.allocate(role, Table::Layer(layer), bytes).map(drop)
     };
     assert!(matches!(
-        ask(&mut stock, Role::Bake, Layer::Normal, bytes),
-        Err(StockError::Foreign(..)),
+        ask(&mut tables, Role::Bake, Layer::Normal, bytes),
+        Err(TableStoreError::Foreign(..)),
     ));
-    stock.prepared = true;
+    tables.prepared = true;
     for (role, layer, bytes) in [
         (Role::Bake, Layer::Emissive, bytes),
         (Role::Bake, Layer::Occlusion, bytes),
         (Role::Encode, Layer::Normal, bytes),
         (Role::Bake, Layer::Normal, bytes + 4),
     ] {
-        assert!(ask(&mut stock, role, layer, bytes).is_err(), "{layer:?}");
+        assert!(ask(&mut tables, role, layer, bytes).is_err(), "{layer:?}");
     }
-    assert_eq!(stock.baked_layers().count(), 0);
-    ask(&mut stock, Role::Bake, Layer::Normal, bytes).expect("a view has it");
+    assert_eq!(tables.baked_layers().count(), 0);
+    ask(&mut tables, Role::Bake, Layer::Normal, bytes).expect("a view has it");
     let table = Table::Layer(Layer::Normal);
-    stock.fill(Role::Bake, table).expect("asked for");
-    assert!(stock.baked_layers().eq([Layer::Normal]));
-    stock.release_bake_inputs(&[]);
-    assert!(stock.filled(table).is_some(), "encode reads it");
-    stock.discard(Role::Bake);
-    assert_eq!(stock.baked_layers().count(), 0);
-    stock.discard(Role::Prepare);
-    assert!(stock.layers.is_empty());
+    tables.fill(Role::Bake, table).expect("asked for");
+    assert!(tables.baked_layers().eq([Layer::Normal]));
+    tables.release_bake_inputs(&[]);
+    assert!(tables.filled(table).is_some(), "encode reads it");
+    tables.discard(Role::Bake);
+    assert_eq!(tables.baked_layers().count(), 0);
+    tables.discard(Role::Prepare);
+    assert!(tables.layers.is_empty());
 }
 
 #[test]
 fn the_cameras_of_the_fit_are_those_of_its_views_and_stay_for_encode() {
     let baked = |cameras: usize| {
-        let mut stock = Stock::new(256);
+        let mut tables = TableStore::new(256);
         for (index, holdout) in [(0, false), (1, true), (2, false)] {
-            put(&mut stock, index, &view(index, holdout)).expect("right");
+            put(&mut tables, index, &view(index, holdout)).expect("right");
         }
-        stock.prepared = true;
+        tables.prepared = true;
         let texture = Texture::bytes_for(256, false);
         let cameras = Refined::byte_len_of(cameras);
         for (table, bytes) in [(Table::Refined, cameras), (Table::Texture, texture)] {
-            stock.allocate(Role::Bake, table, bytes)?;
-            stock.fill(Role::Bake, table)?;
+            tables.allocate(Role::Bake, table, bytes)?;
+            tables.fill(Role::Bake, table)?;
         }
-        let complete = stock.complete(Role::Bake, &bake_done(), false, Product::Texture);
-        complete.map(|()| stock)
+        let complete = tables.complete(Role::Bake, &bake_done(), false, Product::Texture);
+        complete.map(|()| tables)
     };
     let refused = [0, 1, 3, MAX_VIEWS + 1].map(|cameras| baked(cameras).map(drop));
     assert!(
         matches!(
             refused,
             [
-                Err(StockError::Size { .. }),
-                Err(StockError::Incomplete(_)),
-                Err(StockError::Incomplete(_)),
-                Err(StockError::Size { .. }),
+                Err(TableStoreError::Size { .. }),
+                Err(TableStoreError::Incomplete(_)),
+                Err(TableStoreError::Incomplete(_)),
+                Err(TableStoreError::Size { .. }),
             ]
         ),
         "{refused:?}"
     );
-    let mut stock = baked(2).expect("one for each view of the fit");
-    stock.release_bake_inputs(&[1]);
-    assert!(stock.filled(Table::Refined).is_some(), "encode reads it");
-    stock.discard(Role::Bake);
+    let mut tables = baked(2).expect("one for each view of the fit");
+    tables.release_bake_inputs(&[1]);
+    assert!(tables.filled(Table::Refined).is_some(), "encode reads it");
+    tables.discard(Role::Bake);
     assert!(
-        stock.filled(Table::Refined).is_none(),
+        tables.filled(Table::Refined).is_none(),
         "the next bake's own"
     );
 }
@@ -422,10 +434,11 @@ fn a_dry_run_owes_a_plan_and_makes_nothing() {
             peak_rss_kib: 0,
         })
     };
-    let complete = |stock: &mut Stock| stock.complete(Role::Bake, &plan(), false, Product::Texture);
-    let mut dry = Stock::new(256).with_dry_run(true);
+    let complete =
+        |tables: &mut TableStore| tables.complete(Role::Bake, &plan(), false, Product::Texture);
+    let mut dry = TableStore::new(256).with_dry_run(true);
     complete(&mut dry).expect("a plan");
-    complete(&mut Stock::new(256)).expect_err("a texture is owed");
+    complete(&mut TableStore::new(256)).expect_err("a texture is owed");
     let bytes = Texture::bytes_for(256, false);
     let blob = dry.allocate(Role::Bake, Table::Texture, bytes);
     write(&blob.expect("room"), &vec![0; bytes as usize]);

@@ -1,8 +1,8 @@
-//! The dispatcher (`Feed`): decides which packets a child must still be sent, from the table store (`Stock`).
+//! Decides which packets a child must still be sent, from the tables in the store.
 //!
 //! The order is: `Warm` at once; `Start` when its tables are present and, for bake, its stages are compiled; each view
 //! as soon as it is filled; `EndOfViews` when no view will follow. All views follow once more where bake asks for them.
-//! A fresh [`Feed`] repeats everything from the stored tables.
+//! A fresh [`Dispatcher`] repeats everything from the stored tables.
 //!
 //! A bake that makes a texture looks at views while prepare still unwraps the mesh, so it gets as many views before the
 //! mesh as it may hold. It needs a slot on the adapter only from the mesh on.
@@ -18,7 +18,7 @@ use proto::table::Layer;
 use crate::job::Spec;
 use crate::ladder::Rung;
 use crate::opener::Opener;
-use crate::stock::Stock;
+use crate::table_store::TableStore;
 
 /// Training views on the contact sheet: more would be too small to judge by eye.
 const PREVIEW_TRAINING_VIEWS: usize = 3;
@@ -52,7 +52,7 @@ pub struct Parcel {
 
 /// How much one process has been sent.
 #[derive(Debug, Default)]
-pub struct Feed {
+pub struct Dispatcher {
     rung: Rung,
     warmed: bool,
     ready: bool,
@@ -72,7 +72,7 @@ pub struct Feed {
     repeats: usize,
 }
 
-impl Feed {
+impl Dispatcher {
     /// Nothing has been sent. A bake works on this rung.
     #[must_use]
     pub fn new(rung: Rung) -> Self {
@@ -180,7 +180,7 @@ impl Feed {
     pub fn for_bake(
         &mut self,
         spec: &Spec,
-        stock: &Stock,
+        tables: &TableStore,
         place: impl FnOnce() -> bool,
     ) -> Vec<Parcel> {
         let mut parcels = self.before_data(spec);
@@ -188,13 +188,13 @@ impl Feed {
             return parcels;
         }
         if !self.started {
-            let Some(surface) = stock.filled(Table::Surface) else {
+            let Some(surface) = tables.filled(Table::Surface) else {
                 return parcels;
             };
             let job = BakeJob {
                 product: self.rung.product,
                 memory: self.rung.memory,
-                texture_size: (!spec.texture_auto).then(|| stock.texture_size()),
+                texture_size: (!spec.texture_auto).then(|| tables.texture_size()),
                 maps: spec.maps.is_some(),
                 refine: spec.refine,
                 vram_budget: spec.vram_budget,
@@ -209,36 +209,36 @@ impl Feed {
             self.started = true;
         }
         if !self.meshed
-            && let Some(mesh) = stock.filled(Table::Mesh)
+            && let Some(mesh) = tables.filled(Table::Mesh)
             && place()
         {
             parcels.push(Parcel {
                 message: ToChild::Mesh {
-                    texture_size: stock.texture_size(),
+                    texture_size: tables.texture_size(),
                 },
                 fds: vec![Handed::Blob(Arc::clone(mesh))],
             });
             self.meshed = true;
         }
-        for &(index, holdout) in stock.views().iter().skip(self.views_seen) {
-            let blob = stock.filled(Table::View(index));
+        for &(index, holdout) in tables.views().iter().skip(self.views_seen) {
+            let blob = tables.filled(Table::View(index));
             let bytes = blob.map_or(0, |blob| blob.len());
             if !holdout && !self.meshed && !self.held_before_mesh(spec, bytes) {
                 return parcels;
             }
             self.views_seen += 1;
             if !holdout {
-                self.view(stock, index, &mut parcels);
+                self.view(tables, index, &mut parcels);
             }
         }
-        if stock.delivered() && !std::mem::replace(&mut self.delivered, true) {
+        if tables.delivered() && !std::mem::replace(&mut self.delivered, true) {
             let views = self.views_sent;
             parcels.push(Parcel {
                 message: ToChild::Delivered { views },
                 fds: Vec::new(),
             });
         }
-        if self.meshed && stock.prepared() {
+        if self.meshed && tables.prepared() {
             self.end(&mut parcels);
         }
         parcels
@@ -256,17 +256,17 @@ impl Feed {
     }
 
     /// What encode is sent: everything at once, since all tables are complete.
-    pub fn for_encode(&mut self, spec: &Spec, stock: &Stock) -> Vec<Parcel> {
+    pub fn for_encode(&mut self, spec: &Spec, tables: &TableStore) -> Vec<Parcel> {
         let mut parcels = Vec::new();
-        let texture = stock.filled(Table::Texture);
+        let texture = tables.filled(Table::Texture);
         let product = if texture.is_some() {
             Product::Texture
         } else {
             Product::VertexColours
         };
         let (Some(mesh), Some(baked)) = (
-            stock.filled(Table::Mesh),
-            texture.or(stock.filled(Table::Colours)),
+            tables.filled(Table::Mesh),
+            texture.or(tables.filled(Table::Colours)),
         ) else {
             return parcels;
         };
@@ -274,7 +274,7 @@ impl Feed {
             return parcels;
         }
         (self.started, self.meshed) = (true, true);
-        let refined = stock.filled(Table::Refined);
+        let refined = tables.filled(Table::Refined);
         let job = EncodeJob {
             product,
             blend: spec.blend,
@@ -282,10 +282,10 @@ impl Feed {
             maps: spec.maps.is_some(),
             has_refined: refined.is_some(),
             form: spec.form.clone(),
-            layers: stock.baked_layers().collect(),
+            layers: tables.baked_layers().collect(),
         };
-        let layers = stock.baked_layers();
-        let layers = layers.filter_map(|layer| stock.filled(Table::Layer(layer)));
+        let layers = tables.baked_layers();
+        let layers = layers.filter_map(|layer| tables.filled(Table::Layer(layer)));
         let fds = [mesh, baked]
             .into_iter()
             .chain(refined)
@@ -296,15 +296,15 @@ impl Feed {
             message: ToChild::Start(Start::Encode(job)),
             fds,
         });
-        for index in encode_views(stock.views(), spec.preview.is_some()) {
-            self.view(stock, index, &mut parcels);
+        for index in encode_views(tables.views(), spec.preview.is_some()) {
+            self.view(tables, index, &mut parcels);
         }
         self.end(&mut parcels);
         parcels
     }
 
-    fn view(&mut self, stock: &Stock, index: u32, parcels: &mut Vec<Parcel>) {
-        if let Some(blob) = stock.filled(Table::View(index)) {
+    fn view(&mut self, tables: &TableStore, index: u32, parcels: &mut Vec<Parcel>) {
+        if let Some(blob) = tables.filled(Table::View(index)) {
             parcels.push(Parcel {
                 message: ToChild::View { index },
                 fds: vec![Handed::Blob(Arc::clone(blob))],
@@ -363,23 +363,31 @@ mod tests {
 
     #[test]
     fn views_are_sent_again_where_all_were_sent_and_no_oftener_than_there_are_layers() {
-        let mut feed = Feed {
+        let mut dispatcher = Dispatcher {
             started: true,
             meshed: true,
-            ..Feed::default()
+            ..Dispatcher::default()
         };
-        assert!(!feed.again(), "before all were sent");
+        assert!(!dispatcher.again(), "before all were sent");
         for _ in Layer::ALL {
-            (feed.ended, feed.views_seen, feed.views_sent) = (true, 7, 5);
-            assert!(feed.again());
+            (
+                dispatcher.ended,
+                dispatcher.views_seen,
+                dispatcher.views_sent,
+            ) = (true, 7, 5);
+            assert!(dispatcher.again());
             assert_eq!(
-                (feed.ended, feed.views_seen, feed.views_sent),
+                (
+                    dispatcher.ended,
+                    dispatcher.views_seen,
+                    dispatcher.views_sent
+                ),
                 (false, 0, 0)
             );
-            assert!(!feed.again(), "they are on their way");
+            assert!(!dispatcher.again(), "they are on their way");
         }
-        feed.ended = true;
-        assert!(!feed.again());
+        dispatcher.ended = true;
+        assert!(!dispatcher.again());
     }
 
     #[test]
