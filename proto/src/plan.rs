@@ -53,7 +53,7 @@ pub enum BufferGroup {
 impl BufferGroup {
     /// Name for people.
     #[must_use]
-    pub fn words(self) -> &'static str {
+    pub fn describe(self) -> &'static str {
         match self {
             Self::Texture => "planes of the texture",
             Self::Mesh => "mesh",

@@ -7,53 +7,32 @@
 //! A bake that makes a texture looks at views while prepare still unwraps the mesh, so it gets as many views before the
 //! mesh as it may hold. It needs a slot on the adapter only from the mesh on.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
-
-use proto::blob::Blob;
-use proto::job::{BakeJob, CompareJob, EncodeJob, Product, WarmJob};
+use proto::job::{BakeJob, EncodeJob, Product, WarmJob};
 use proto::message::{Start, Table, ToChild};
 use proto::table::Layer;
 
-use crate::job::Spec;
-use crate::ladder::Rung;
+use crate::child::Parcel;
 use crate::opener::Opener;
 use crate::table_store::TableStore;
 
 /// Training views on the contact sheet: more would be too small to judge by eye.
 const PREVIEW_TRAINING_VIEWS: usize = 3;
 
-/// What goes with a packet. Shared, so that queued packets hold no second copy.
+/// What a process is for.
 #[derive(Clone, Debug)]
-pub enum Handed {
-    /// An opened input file.
-    File(Arc<OwnedFd>),
-    /// A table.
-    Blob(Arc<Blob>),
-}
-
-impl AsFd for Handed {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Self::File(file) => file.as_fd(),
-            Self::Blob(blob) => blob.as_fd(),
-        }
-    }
-}
-
-/// One packet on its way to a child.
-#[derive(Debug)]
-pub struct Parcel {
-    /// The message.
-    pub message: ToChild,
-    /// Its descriptors, in the order that the message documents.
-    pub fds: Vec<Handed>,
+pub enum Assignment {
+    /// A prepare: its job, or a comparison. Files follow as it asks for them.
+    Prepare(Start),
+    /// A bake: what it can do before there is data, and its job; a spare has no job yet.
+    Bake(WarmJob, Option<BakeJob>),
+    /// An encode. All tables are complete before it starts.
+    Encode(EncodeJob),
 }
 
 /// How much one process has been sent.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Dispatcher {
-    rung: Rung,
+    assignment: Assignment,
     warmed: bool,
     ready: bool,
     compiled: bool,
@@ -73,19 +52,24 @@ pub struct Dispatcher {
 }
 
 impl Dispatcher {
-    /// Nothing has been sent. A bake works on this rung.
+    /// Nothing has been sent.
     #[must_use]
-    pub fn new(rung: Rung) -> Self {
+    pub fn new(assignment: Assignment) -> Self {
         Self {
-            rung,
-            ..Self::default()
+            assignment,
+            warmed: false,
+            ready: false,
+            compiled: false,
+            started: false,
+            meshed: false,
+            view_bytes: 0,
+            opener: Opener::default(),
+            views_seen: 0,
+            views_sent: 0,
+            delivered: false,
+            ended: false,
+            repeats: 0,
         }
-    }
-
-    /// The rung that bake works on.
-    #[must_use]
-    pub fn rung(&self) -> &Rung {
-        &self.rung
     }
 
     /// Everything has been sent: from here on, a silent child is itself at fault.
@@ -122,17 +106,18 @@ impl Dispatcher {
         self.ready && !std::mem::replace(&mut self.compiled, true)
     }
 
-    /// What bake is sent before there is data; `None` the second time.
-    pub fn warm(&mut self, job: WarmJob) -> Option<Parcel> {
-        (!std::mem::replace(&mut self.warmed, true)).then(|| Parcel {
-            message: ToChild::Warm(job),
-            fds: Vec::new(),
-        })
+    /// What a bake is sent before there is data; `None` the second time.
+    pub fn warm(&mut self) -> Option<Parcel> {
+        let Assignment::Bake(warm, _) = &self.assignment else {
+            return None;
+        };
+        (!std::mem::replace(&mut self.warmed, true))
+            .then(|| Parcel::bare(ToChild::Warm(warm.clone())))
     }
 
-    /// Gives a warm process a job, on a rung that wants the adapter that the process opened.
-    pub fn adopt(&mut self, rung: Rung) {
-        self.rung = rung;
+    /// Gives a spare, which is warm, a job for the adapter that it opened.
+    pub fn adopt(&mut self, assignment: Assignment) {
+        self.assignment = assignment;
     }
 
     /// Bake asks for the views once more. Returns whether it may.
@@ -145,170 +130,112 @@ impl Dispatcher {
         may
     }
 
-    /// What prepare is sent: its job. Files follow as it asks for them.
-    pub fn for_prepare(&mut self, spec: &Spec) -> Vec<Parcel> {
-        if self.started {
-            return Vec::new();
+    /// What the process can be sent now. A bake gets its mesh if `place` finds a slot on its adapter.
+    pub fn next(&mut self, tables: &TableStore, place: impl FnOnce() -> bool) -> Vec<Parcel> {
+        let mut parcels = Vec::new();
+        match &self.assignment {
+            Assignment::Prepare(start) if !self.started => {
+                parcels.push(Parcel::bare(ToChild::Start(start.clone())));
+                (self.started, self.meshed, self.ended) = (true, true, true);
+            }
+            Assignment::Encode(job) if !self.started => {
+                let job = job.clone();
+                self.encode(job, tables, &mut parcels);
+            }
+            Assignment::Prepare(_) | Assignment::Encode(_) => {}
+            Assignment::Bake(_, job) => {
+                let job = job.clone().filter(|_| self.compiled);
+                parcels.extend(self.warm());
+                if let Some(job) = job {
+                    self.bake(job, tables, place, &mut parcels);
+                }
+            }
         }
-        (self.started, self.meshed, self.ended) = (true, true, true);
-        vec![Parcel {
-            message: ToChild::Start(Start::Prepare(spec.prepare_job())),
-            fds: Vec::new(),
-        }]
+        parcels
     }
 
-    /// What prepare is sent for a comparison, instead of its own job.
-    pub fn for_compare(&mut self, job: CompareJob) -> Option<Parcel> {
-        if self.started {
-            return None;
-        }
-        (self.started, self.meshed, self.ended) = (true, true, true);
-        Some(Parcel {
-            message: ToChild::Start(Start::Compare(job)),
-            fds: Vec::new(),
-        })
-    }
-
-    /// What bake can be sent before it may have data.
-    pub fn before_data(&mut self, spec: &Spec) -> Vec<Parcel> {
-        let warm = spec.warm_job(&self.rung);
-        self.warm(warm).into_iter().collect()
-    }
-
-    /// What bake can be sent now: the surface, the mesh if `place` finds a slot on its adapter, and the views that
-    /// prepare marked for the fit.
-    pub fn for_bake(
+    /// Sends a bake the surface, its mesh, and the views that prepare marked for the fit.
+    fn bake(
         &mut self,
-        spec: &Spec,
+        job: BakeJob,
         tables: &TableStore,
         place: impl FnOnce() -> bool,
-    ) -> Vec<Parcel> {
-        let mut parcels = self.before_data(spec);
-        if !self.compiled {
-            return parcels;
-        }
+        parcels: &mut Vec<Parcel>,
+    ) {
+        let looks = job.product == Product::Texture && job.dry_run.is_none();
+        let most_before_mesh = looks.then(|| job.memory.held_view_bytes());
         if !self.started {
             let Some(surface) = tables.filled(Table::Surface) else {
-                return parcels;
+                return;
             };
-            let job = BakeJob {
-                product: self.rung.product,
-                memory: self.rung.memory,
-                texture_size: (!spec.texture_auto).then(|| tables.texture_size()),
-                maps: spec.maps.is_some(),
-                refine: spec.refine,
-                vram_budget: spec.vram_budget,
-                gpu_times: spec.gpu_times,
-                rejected: spec.rejected.is_some(),
-                dry_run: spec.dry_run.then_some(spec.form.texture),
-            };
-            parcels.push(Parcel {
-                message: ToChild::Start(Start::Bake(job)),
-                fds: vec![Handed::Blob(Arc::clone(surface))],
-            });
+            parcels.push(Parcel::with(ToChild::Start(Start::Bake(job)), [surface]));
             self.started = true;
         }
         if !self.meshed
             && let Some(mesh) = tables.filled(Table::Mesh)
             && place()
         {
-            parcels.push(Parcel {
-                message: ToChild::Mesh {
-                    texture_size: tables.texture_size(),
-                },
-                fds: vec![Handed::Blob(Arc::clone(mesh))],
-            });
+            let texture_size = tables.texture_size();
+            parcels.push(Parcel::with(ToChild::Mesh { texture_size }, [mesh]));
             self.meshed = true;
         }
         for &(index, holdout) in tables.views().iter().skip(self.views_seen) {
-            let blob = tables.filled(Table::View(index));
-            let bytes = blob.map_or(0, |blob| blob.len());
-            if !holdout && !self.meshed && !self.held_before_mesh(spec, bytes) {
-                return parcels;
+            let bytes = tables
+                .filled(Table::View(index))
+                .map_or(0, |blob| blob.len());
+            if !holdout && !self.meshed && !self.held_before_mesh(most_before_mesh, bytes) {
+                return;
             }
             self.views_seen += 1;
             if !holdout {
-                self.view(tables, index, &mut parcels);
+                self.view(tables, index, parcels);
             }
         }
         if tables.delivered() && !std::mem::replace(&mut self.delivered, true) {
             let views = self.views_sent;
-            parcels.push(Parcel {
-                message: ToChild::Delivered { views },
-                fds: Vec::new(),
-            });
+            parcels.push(Parcel::bare(ToChild::Delivered { views }));
         }
         if self.meshed && tables.prepared() {
-            self.end(&mut parcels);
+            self.end(parcels);
         }
-        parcels
     }
 
     /// Whether bake may hold `bytes` more of views before it has its mesh.
-    fn held_before_mesh(&mut self, spec: &Spec, bytes: u64) -> bool {
-        let looks = self.rung.product == Product::Texture && !spec.dry_run;
+    fn held_before_mesh(&mut self, most: Option<u64>, bytes: u64) -> bool {
         let held = self.view_bytes + bytes;
-        let fit = looks && held <= self.rung.memory.held_view_bytes();
+        let fit = most.is_some_and(|most| held <= most);
         if fit {
             self.view_bytes = held;
         }
         fit
     }
 
-    /// What encode is sent: everything at once, since all tables are complete.
-    pub fn for_encode(&mut self, spec: &Spec, tables: &TableStore) -> Vec<Parcel> {
-        let mut parcels = Vec::new();
-        let texture = tables.filled(Table::Texture);
-        let product = if texture.is_some() {
-            Product::Texture
-        } else {
-            Product::VertexColours
+    /// Sends an encode everything at once.
+    fn encode(&mut self, job: EncodeJob, tables: &TableStore, parcels: &mut Vec<Parcel>) {
+        let baked = match job.product {
+            Product::Texture => Table::Texture,
+            Product::VertexColours => Table::Colours,
         };
-        let (Some(mesh), Some(baked)) = (
-            tables.filled(Table::Mesh),
-            texture.or(tables.filled(Table::Colours)),
-        ) else {
-            return parcels;
-        };
-        if self.started {
-            return parcels;
-        }
-        (self.started, self.meshed) = (true, true);
-        let refined = tables.filled(Table::Refined);
-        let job = EncodeJob {
-            product,
-            blend: spec.blend,
-            preview: spec.preview.is_some(),
-            maps: spec.maps.is_some(),
-            has_refined: refined.is_some(),
-            form: spec.form.clone(),
-            layers: tables.baked_layers().collect(),
-        };
-        let layers = tables.baked_layers();
-        let layers = layers.filter_map(|layer| tables.filled(Table::Layer(layer)));
-        let fds = [mesh, baked]
+        let refined = job.has_refined.then_some(Table::Refined);
+        let layers = job.layers.iter().map(|&layer| Table::Layer(layer));
+        let wanted = [Table::Mesh, baked]
             .into_iter()
             .chain(refined)
-            .chain(layers)
-            .map(|blob| Handed::Blob(Arc::clone(blob)))
-            .collect();
-        parcels.push(Parcel {
-            message: ToChild::Start(Start::Encode(job)),
-            fds,
-        });
-        for index in encode_views(tables.views(), spec.preview.is_some()) {
-            self.view(tables, index, &mut parcels);
+            .chain(layers);
+        let inputs: Option<Vec<_>> = wanted.map(|table| tables.filled(table)).collect();
+        let Some(inputs) = inputs else { return };
+        (self.started, self.meshed) = (true, true);
+        let views = encode_views(tables.views(), job.preview);
+        parcels.push(Parcel::with(ToChild::Start(Start::Encode(job)), inputs));
+        for index in views {
+            self.view(tables, index, parcels);
         }
-        self.end(&mut parcels);
-        parcels
+        self.end(parcels);
     }
 
     fn view(&mut self, tables: &TableStore, index: u32, parcels: &mut Vec<Parcel>) {
         if let Some(blob) = tables.filled(Table::View(index)) {
-            parcels.push(Parcel {
-                message: ToChild::View { index },
-                fds: vec![Handed::Blob(Arc::clone(blob))],
-            });
+            parcels.push(Parcel::with(ToChild::View { index }, [blob]));
             self.views_sent += 1;
         }
     }
@@ -316,12 +243,8 @@ impl Dispatcher {
     fn end(&mut self, parcels: &mut Vec<Parcel>) {
         if !self.ended {
             self.ended = true;
-            parcels.push(Parcel {
-                message: ToChild::EndOfViews {
-                    count: self.views_sent,
-                },
-                fds: Vec::new(),
-            });
+            let count = self.views_sent;
+            parcels.push(Parcel::bare(ToChild::EndOfViews { count }));
         }
     }
 }
@@ -366,7 +289,7 @@ mod tests {
         let mut dispatcher = Dispatcher {
             started: true,
             meshed: true,
-            ..Dispatcher::default()
+            ..Dispatcher::new(Assignment::Bake(WarmJob::default(), None))
         };
         assert!(!dispatcher.again(), "before all were sent");
         for _ in Layer::ALL {

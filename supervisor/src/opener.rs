@@ -63,36 +63,14 @@ pub struct Question {
 }
 
 impl Opener {
-    /// Accepts a request; an error says how the child broke the protocol.
+    /// Accepts a request for a file beneath `input`, the folder that the job has for `root`.
     ///
     /// # Errors
-    /// The child asks twice at once, or for more than [`MAX_OPENS`] files.
+    /// How the child broke the protocol: it asks twice at once, for more than [`MAX_OPENS`] files, or for a folder that its
+    /// job does not have.
     pub fn admit(
         &mut self,
-        [mesh, views]: [&Input; 2],
-        root: Root,
-        name: String,
-        limit: u64,
-    ) -> Result<Question, String> {
-        self.admit_one(
-            |root| match root {
-                Root::Mesh => Some(mesh),
-                Root::Views | Root::Pictures => Some(views),
-                Root::Second => None,
-            },
-            root,
-            name,
-            limit,
-        )
-    }
-
-    /// As [`Self::admit`], with the folders that `input` gives.
-    ///
-    /// # Errors
-    /// As there, or the folder does not exist.
-    pub fn admit_one<'a>(
-        &mut self,
-        input: impl FnOnce(Root) -> Option<&'a Input>,
+        input: Option<&Input>,
         root: Root,
         name: String,
         limit: u64,
@@ -104,7 +82,7 @@ impl Opener {
         if self.asked > MAX_OPENS {
             return Err(format!("it asks for more than {MAX_OPENS} files"));
         }
-        let input = input(root).ok_or("it asks for a folder that its job does not have")?;
+        let input = input.ok_or("it asks for a folder that its job does not have")?;
         let pictures = root == Root::Pictures;
         let folder = match &input.pictures {
             _ if !pictures => &input.folder,

@@ -22,9 +22,10 @@ use proto::message::Code;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use crate::child::chain;
+use crate::home;
 use crate::store::Digest;
 use crate::verdict::Exit;
+use crate::words::chain;
 use crate::workers;
 
 use self::file::Folder;
@@ -49,14 +50,7 @@ pub fn key(offer: &str) -> Key {
 /// `$XDG_CACHE_HOME/kiln/pipelines`, by default beneath `~/.cache`.
 #[must_use]
 pub fn default_folder() -> Option<PathBuf> {
-    let absolute = |name| {
-        std::env::var_os(name)
-            .map(PathBuf::from)
-            .filter(|path| path.is_absolute())
-    };
-    absolute("XDG_CACHE_HOME")
-        .or_else(|| Some(absolute("HOME")?.join(".cache")))
-        .map(|cache| cache.join("kiln/pipelines"))
+    Some(home::folder("XDG_CACHE_HOME", ".cache")?.join("kiln/pipelines"))
 }
 
 /// The folder of the cache for the option `asked`; `none` switches it off.

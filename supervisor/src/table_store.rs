@@ -15,7 +15,7 @@ use std::sync::Arc;
 use proto::blob::Blob;
 use proto::job::{Container, Product};
 use proto::limits::{MAX_TOTAL_VIEW_BYTES, MAX_VIEWS};
-use proto::message::{Done, Role, Sha256, Table};
+use proto::message::{CompareSummary, Done, PrepareSummary, Role, Sha256, Table};
 use proto::pages::Pages;
 use proto::table::{Layer, LayerSet, Refined, Texture, ViewHeader};
 
@@ -32,6 +32,15 @@ struct Entry {
     verified: Option<Sha256>,
 }
 
+/// What a comparison is to give.
+#[derive(Clone, Copy, Debug)]
+struct Comparing {
+    /// Meshes to compare.
+    models: usize,
+    /// Its one table is the sheet.
+    picture: bool,
+}
+
 /// See the head of this file.
 #[derive(Debug)]
 pub struct TableStore {
@@ -40,6 +49,7 @@ pub struct TableStore {
     maps: bool,
     rejected: bool,
     dry_run: bool,
+    comparison: Option<Comparing>,
     container: Container,
     pages: Pages,
     entries: HashMap<Table, Entry>,
@@ -65,6 +75,7 @@ impl TableStore {
             maps: false,
             rejected: false,
             dry_run: false,
+            comparison: None,
             container: Container::Glb,
             pages: Pages::ONE,
             entries: HashMap::new(),
@@ -73,6 +84,16 @@ impl TableStore {
             view_bytes: 0,
             delivered: false,
             prepared: false,
+        }
+    }
+
+    /// An empty store for a comparison of so many models: prepare makes nothing but figures and perhaps a picture.
+    #[must_use]
+    pub fn of_comparison(models: usize, picture: bool) -> Self {
+        let comparison = Some(Comparing { models, picture });
+        Self {
+            comparison,
+            ..Self::new(0)
         }
     }
 
@@ -132,7 +153,7 @@ impl TableStore {
         table: Table,
         bytes: u64,
     ) -> Result<Arc<Blob>, TableStoreError> {
-        let (owner, min, max) = self.rules(table);
+        let (_, min, max) = rules(table, self.texture_size, self.texture_bytes);
         let index_ok = match table {
             Table::View(index) => !self.delivered && (index as usize) < MAX_VIEWS,
             Table::Rejected(index) => (index as usize) < MAX_VIEWS,
@@ -141,7 +162,7 @@ impl TableStore {
             Table::Layer(layer) => self.prepared && self.layers.has(layer),
             _ => true,
         };
-        if owner != role || !index_ok {
+        if !self.owns(role, table) || !index_ok {
             return Err(TableStoreError::Foreign(role, table));
         }
         if self.entries.contains_key(&table) {
@@ -155,32 +176,15 @@ impl TableStore {
                 max,
             });
         }
-        match table {
-            Table::Surface if self.filled(Table::Mesh).is_some() => {
-                return Err(TableStoreError::SurfaceAfterMesh);
+        if table == Table::Surface && self.has(Table::Mesh) {
+            return Err(TableStoreError::SurfaceAfterMesh);
+        }
+        if let Table::View(_) = table {
+            let total = self.view_bytes + bytes;
+            if total > MAX_TOTAL_VIEW_BYTES {
+                return Err(TableStoreError::TotalViews(total));
             }
-            Table::View(_) => {
-                let total = self.view_bytes + bytes;
-                if total > MAX_TOTAL_VIEW_BYTES {
-                    return Err(TableStoreError::TotalViews(total));
-                }
-                self.view_bytes = total;
-            }
-            Table::Surface
-            | Table::Mesh
-            | Table::Texture
-            | Table::Glb
-            | Table::Preview
-            | Table::Colours
-            | Table::Refined
-            | Table::Coverage
-            | Table::Residual
-            | Table::Provenance
-            | Table::Pipelines
-            | Table::Rejected(_)
-            | Table::Picture(_)
-            | Table::Material
-            | Table::Layer(_) => {}
+            self.view_bytes = total;
         }
         let make = || Blob::create(&format!("kiln-{table:?}"), bytes);
         let blob = if self.entries.len() < FEW {
@@ -206,7 +210,7 @@ impl TableStore {
     /// # Errors
     /// A word that breaks the protocol.
     pub fn fill(&mut self, role: Role, table: Table) -> Result<(), TableStoreError> {
-        if self.rules(table).0 != role {
+        if !self.owns(role, table) {
             return Err(TableStoreError::Foreign(role, table));
         }
         let surface_open = self
@@ -245,7 +249,7 @@ impl TableStore {
         table: Table,
         digest: Sha256,
     ) -> Result<(), TableStoreError> {
-        if self.rules(table).0 != role {
+        if !self.owns(role, table) {
             return Err(TableStoreError::Foreign(role, table));
         }
         let unread = |entry: &&mut Entry| entry.filled && entry.verified.is_none();
@@ -262,7 +266,8 @@ impl TableStore {
     /// Takes it that every view is there; `false` where that is said twice, or there are not so many.
     pub fn deliver(&mut self, views: u32) -> bool {
         let all = self.views.len() == views as usize && self.view_tables() == self.views.len();
-        all && !std::mem::replace(&mut self.delivered, true)
+        let due = all && self.comparison.is_none();
+        due && !std::mem::replace(&mut self.delivered, true)
     }
 
     /// Views that were asked for.
@@ -277,7 +282,7 @@ impl TableStore {
     /// asked for, and no other.
     ///
     /// # Errors
-    /// [`TableStoreError::Incomplete`], or [`TableStoreError::Foreign`] where another role's summary came.
+    /// [`TableStoreError::Incomplete`].
     pub fn complete(
         &mut self,
         role: Role,
@@ -285,135 +290,133 @@ impl TableStore {
         preview: bool,
         product: Product,
     ) -> Result<(), TableStoreError> {
-        if self
-            .entries
-            .iter()
-            .any(|(table, entry)| self.rules(*table).0 == role && !entry.filled)
-        {
-            return Err(TableStoreError::Incomplete(
-                "a table was asked for and not filled",
-            ));
-        }
-        let unread = |(table, entry): (&Table, &Entry)| {
-            table.is_file() && entry.verified.is_none() && self.rules(*table).0 == role
-        };
-        if self.entries.iter().any(unread) {
-            return Err(TableStoreError::Incomplete("a file was not read back"));
-        }
-        match (role, done) {
-            (Role::Prepare, Done::Prepare(summary)) => {
-                let holdout = self.views.iter().filter(|(_, holdout)| *holdout).count();
-                let fit = self.views.len() - holdout;
-                if self.filled(Table::Mesh).is_none() {
-                    return Err(TableStoreError::Incomplete("there is no mesh"));
-                }
-                if self.filled(Table::Surface).is_none() {
-                    return Err(TableStoreError::Incomplete("there is no surface"));
-                }
-                if !self.delivered {
-                    return Err(TableStoreError::Incomplete(
-                        "nobody said which view is the last",
-                    ));
-                }
-                if fit == 0 {
-                    return Err(TableStoreError::Incomplete("there is no view for the fit"));
-                }
-                if fit != summary.views as usize || holdout != summary.holdout_views as usize {
-                    return Err(TableStoreError::Incomplete(
-                        "the number of views is not the one announced",
-                    ));
-                }
-                if self
-                    .views
-                    .iter()
-                    .any(|(index, _)| *index as usize >= self.views.len())
-                {
-                    return Err(TableStoreError::Incomplete("the views' numbers have gaps"));
-                }
-                self.prepared = true;
-            }
-            (Role::Bake, Done::Plan(_)) if self.dry_run => {
-                if (self.entries.keys()).any(|table| self.rules(*table).0 == Role::Bake) {
-                    return Err(TableStoreError::Incomplete("a dry run made something"));
-                }
-            }
-            (Role::Bake, Done::Bake(_)) if !self.dry_run => {
-                let made =
-                    [Table::Texture, Table::Colours].map(|table| self.filled(table).is_some());
-                let wanted = match product {
-                    Product::Texture => [true, false],
-                    Product::VertexColours => [false, true],
-                };
-                if made != wanted {
-                    return Err(TableStoreError::Incomplete(
-                        "what it made is not what it was asked for",
-                    ));
-                }
-                let wanted = match product {
-                    Product::Texture => self.layers,
-                    Product::VertexColours => LayerSet::default(),
-                };
-                if !wanted.iter().eq(self.baked_layers()) {
-                    return Err(TableStoreError::Incomplete(
-                        "its layers are not those of the views",
-                    ));
-                }
-                let mut fitted = self.views.iter().filter(|(_, holdout)| !holdout);
-                let all = Refined::byte_len_of(fitted.clone().count());
-                let refined = self.filled(Table::Refined);
-                if refined.is_some_and(|refined| refined.len() != all) {
-                    return Err(TableStoreError::Incomplete(
-                        "its cameras are not those of the views",
-                    ));
-                }
-                let drawn = |index: u32| self.filled(Table::Rejected(index)).is_some();
-                let wanted = self.rejected && product == Product::Texture;
-                if wanted && !fitted.all(|(index, _)| drawn(*index)) {
-                    return Err(TableStoreError::Incomplete(
-                        "a view has no picture of what was rejected",
-                    ));
-                }
-            }
-            (Role::Encode, Done::Encode(_)) => {
-                if self.filled(Table::Glb).is_none() {
-                    return Err(TableStoreError::Incomplete("there is no GLB"));
-                }
-                if preview && self.filled(Table::Preview).is_none() {
-                    return Err(TableStoreError::Incomplete("there is no preview"));
-                }
-                let textured = self.filled(Table::Texture).is_some();
-                // A page without charts has no picture.
-                let mut pages = (0..self.pages.count()).map(Table::Picture);
-                let pictured = pages.any(|page| self.filled(page).is_some());
-                let complete = match self.container {
-                    Container::Obj if textured => {
-                        pictured && self.filled(Table::Material).is_some()
-                    }
-                    Container::Ply if textured => pictured,
-                    Container::Glb | Container::Obj | Container::Ply => true,
-                };
-                if !complete {
-                    return Err(TableStoreError::Incomplete(
-                        "there are no files beside the mesh",
-                    ));
-                }
-                let mapped = self.maps && self.filled(Table::Texture).is_some();
-                let pictures = [Table::Coverage, Table::Residual, Table::Provenance];
-                let mut pictures = pictures.into_iter();
-                if mapped && pictures.any(|table| self.filled(table).is_none()) {
-                    return Err(TableStoreError::Incomplete("there are no maps"));
-                }
-            }
-            _ => return Err(TableStoreError::Incomplete("the summary is another role's")),
-        }
+        let checked = self.closed(role).and_then(|()| match (role, done) {
+            (Role::Prepare, Done::Compare(summary)) => self.compared(summary),
+            (Role::Prepare, Done::Prepare(summary)) => self.made_by_prepare(summary),
+            (Role::Bake, Done::Plan(_)) if self.dry_run => self.made_by_dry_run(),
+            (Role::Bake, Done::Bake(_)) if !self.dry_run => self.made_by_bake(product),
+            (Role::Encode, Done::Encode(_)) => self.made_by_encode(preview),
+            _ => Err("the summary is another role's"),
+        });
+        checked.map_err(TableStoreError::Incomplete)?;
+        self.prepared |= role == Role::Prepare;
         Ok(())
+    }
+
+    /// Checks that a role has left none of its tables open or unread.
+    fn closed(&self, role: Role) -> Result<(), &'static str> {
+        let mut own = (self.entries.iter()).filter(|(table, _)| self.owns(role, **table));
+        if own.clone().any(|(_, entry)| !entry.filled) {
+            return Err("a table was asked for and not filled");
+        }
+        match own.any(|(table, entry)| table.is_file() && entry.verified.is_none()) {
+            true => Err("a file was not read back"),
+            false => Ok(()),
+        }
+    }
+
+    fn has(&self, table: Table) -> bool {
+        self.filled(table).is_some()
+    }
+
+    fn compared(&self, summary: &CompareSummary) -> Result<(), &'static str> {
+        let Some(Comparing { models, picture }) = self.comparison else {
+            return Err("it has compared, which nobody asked for");
+        };
+        match summary.models.len() == models && self.has(Table::Preview) == picture {
+            true => Ok(()),
+            false => Err("it is done with something else than its job"),
+        }
+    }
+
+    fn made_by_prepare(&self, summary: &PrepareSummary) -> Result<(), &'static str> {
+        let holdout = self.views.iter().filter(|(_, holdout)| *holdout).count();
+        let fit = self.views.len() - holdout;
+        let announced = (summary.views as usize, summary.holdout_views as usize);
+        let mut indices = self.views.iter().map(|(index, _)| *index as usize);
+        first_wrong([
+            (self.comparison.is_some(), "it was to compare"),
+            (!self.has(Table::Mesh), "there is no mesh"),
+            (!self.has(Table::Surface), "there is no surface"),
+            (!self.delivered, "nobody said which view is the last"),
+            (fit == 0, "there is no view for the fit"),
+            (
+                (fit, holdout) != announced,
+                "the number of views is not the one announced",
+            ),
+            (
+                indices.any(|index| index >= self.views.len()),
+                "the views' numbers have gaps",
+            ),
+        ])
+    }
+
+    fn made_by_dry_run(&self) -> Result<(), &'static str> {
+        let mut tables = self.entries.keys();
+        let made = tables.any(|table| self.owns(Role::Bake, *table));
+        first_wrong([(made, "a dry run made something")])
+    }
+
+    fn made_by_bake(&self, product: Product) -> Result<(), &'static str> {
+        let textured = product == Product::Texture;
+        let made = [Table::Texture, Table::Colours].map(|table| self.has(table));
+        let layers = match product {
+            Product::Texture => self.layers,
+            Product::VertexColours => LayerSet::default(),
+        };
+        let mut fitted = self.views.iter().filter(|(_, holdout)| !holdout);
+        let cameras = Refined::byte_len_of(fitted.clone().count());
+        let refined = self.filled(Table::Refined);
+        let drawn = fitted.all(|(index, _)| self.has(Table::Rejected(*index)));
+        first_wrong([
+            (
+                made != [textured, !textured],
+                "what it made is not what it was asked for",
+            ),
+            (
+                !layers.iter().eq(self.baked_layers()),
+                "its layers are not those of the views",
+            ),
+            (
+                refined.is_some_and(|refined| refined.len() != cameras),
+                "its cameras are not those of the views",
+            ),
+            (
+                self.rejected && textured && !drawn,
+                "a view has no picture of what was rejected",
+            ),
+        ])
+    }
+
+    fn made_by_encode(&self, preview: bool) -> Result<(), &'static str> {
+        let textured = self.has(Table::Texture);
+        // A page without charts has no picture.
+        let mut pages = (0..self.pages.count()).map(Table::Picture);
+        let pictured = pages.any(|page| self.has(page));
+        let beside = match self.container {
+            Container::Glb => true,
+            Container::Ply => pictured,
+            Container::Obj => pictured && self.has(Table::Material),
+        };
+        let mut maps = [Table::Coverage, Table::Residual, Table::Provenance].into_iter();
+        first_wrong([
+            (!self.has(Table::Glb), "there is no GLB"),
+            (preview && !self.has(Table::Preview), "there is no preview"),
+            (textured && !beside, "there are no files beside the mesh"),
+            (
+                textured && self.maps && !maps.all(|table| self.has(table)),
+                "there are no maps",
+            ),
+        ])
     }
 
     /// Forgets what a dead attempt of `role` wrote.
     pub fn discard(&mut self, role: Role) {
-        let (size, texture_bytes) = (self.texture_size, self.texture_bytes);
-        self.entries
-            .retain(|table, _| rules(*table, size, texture_bytes).0 != role);
+        let tables = self.entries.keys().copied();
+        let own: Vec<Table> = tables.filter(|table| self.owns(role, *table)).collect();
+        for table in own {
+            self.entries.remove(&table);
+        }
         if role == Role::Prepare {
             self.views.clear();
             self.layers = LayerSet::default();
@@ -428,20 +431,7 @@ impl TableStore {
         self.entries.retain(|table, _| match table {
             Table::Surface => false,
             Table::View(index) => keep.contains(index),
-            Table::Mesh
-            | Table::Texture
-            | Table::Glb
-            | Table::Preview
-            | Table::Colours
-            | Table::Refined
-            | Table::Coverage
-            | Table::Residual
-            | Table::Provenance
-            | Table::Pipelines
-            | Table::Rejected(_)
-            | Table::Picture(_)
-            | Table::Material
-            | Table::Layer(_) => true,
+            _ => true,
         });
     }
 
@@ -485,9 +475,22 @@ impl TableStore {
         self.prepared
     }
 
-    fn rules(&self, table: Table) -> (Role, u64, u64) {
-        rules(table, self.texture_size, self.texture_bytes)
+    /// Whether `role` makes this table.
+    fn owns(&self, role: Role, table: Table) -> bool {
+        match self.comparison {
+            Some(Comparing { picture, .. }) => {
+                picture && (role, table) == (Role::Prepare, Table::Preview)
+            }
+            None => rules(table, self.texture_size, self.texture_bytes).0 == role,
+        }
     }
+}
+
+/// The first complaint that is true.
+fn first_wrong<const N: usize>(complaints: [(bool, &'static str); N]) -> Result<(), &'static str> {
+    let mut complaints = complaints.into_iter();
+    let wrong = complaints.find(|(wrong, _)| *wrong);
+    wrong.map_or(Ok(()), |(_, what)| Err(what))
 }
 
 #[cfg(test)]

@@ -86,12 +86,18 @@ fn what_was_accepted_is_ended_well_without_a_descriptor_left() {
         memory_kill: None,
         last: LastWords::default(),
     };
-    let kept = crash::keep(&spec, &ending, &fault(&ending), &Rung::default(), 7, &[]);
+    let kept = crash::keep(&crash::Death {
+        spec: &spec,
+        ending: &ending,
+        fault: &fault(&ending),
+        rung: &Rung::default(),
+        pid: 7,
+        tail: &[],
+    });
     assert!(kept.expect("a folder").join("crash.json").is_file());
 
     // A file that prepare asks for.
-    let inputs = [&spec.mesh, &spec.views];
-    let question = Opener::default().admit(inputs, Root::Mesh, "mesh.glb".to_owned(), 9);
+    let question = Opener::default().admit(Some(&spec.mesh), Root::Mesh, "mesh.glb".to_owned(), 9);
     let opened = runtime.block_on(question.expect("the first").answer());
     assert_eq!(opened.outcome, Ok(3));
     drop(opened);

@@ -36,13 +36,13 @@ impl Job<'_> {
             }
             Action::Discard(role) => self.tables.discard(role),
             Action::ReleaseInputs => {
-                let keep = encode_views(self.tables.views(), self.spec.preview.is_some());
+                let keep = encode_views(self.tables.views(), self.kind.preview());
                 self.tables.release_bake_inputs(&keep);
             }
             Action::Stage => {
                 self.report.ladder = self.life.tried().to_vec();
                 let staging =
-                    commit::stage(self.spec, &self.tables, &mut self.report, self.started);
+                    commit::stage(self.kind, &self.tables, &mut self.report, self.started);
                 self.staging = Some(staging);
             }
             Action::Name => {
@@ -50,7 +50,7 @@ impl Job<'_> {
                     Some(batch) => batch.commit(&self.given),
                     None => Ok(()),
                 };
-                self.step(life::Event::Named(named));
+                self.step(life::JobEvent::Named(named));
             }
             Action::Unstage => self.staged = None,
             Action::Finish(outcome) => self.outcome = Some(outcome),

@@ -153,7 +153,12 @@ pub async fn open(
     limit: u64,
 ) -> Result<File, Refusal> {
     let [mesh, views] = inputs;
-    let question = opener.admit([mesh, views], root, name.to_owned(), limit);
+    let input = match root {
+        Root::Mesh => Some(mesh),
+        Root::Views | Root::Pictures => Some(views),
+        Root::Second => None,
+    };
+    let question = opener.admit(input, root, name.to_owned(), limit);
     let Ok(question) = question else {
         // More names than any job needs: prepare may not open them either.
         return Err(Refusal::Unlisted);

@@ -19,7 +19,7 @@ use super::service::{Service, Shared};
 use super::spec::JobSpec;
 use crate::error::JobError;
 use crate::host::Host;
-use crate::job::{self, MapTargets, Order, Spec};
+use crate::job::{self, Kind, MapTargets, Order, Spec};
 use crate::output::Target;
 use crate::report::Report;
 use crate::store::{Artifact, Digest, End, Job, JobId, Outcome, StoreError};
@@ -70,7 +70,7 @@ impl Work {
         let end = match self.spec(&job).await {
             Ok(spec) => {
                 let mut writer = Writer(Arc::clone(&self.live));
-                let report = job::run(&spec, &self.host, &mut writer, orders).await;
+                let report = job::run(Kind::Bake(&spec), &self.host, &mut writer, orders).await;
                 self.service.metrics.job(&report, began.elapsed());
                 self.end(report).await
             }

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::os::fd::AsFd;
 
 use proto::blob::BlobFile;
-use proto::message::AdapterInfo;
+use proto::message::{AdapterInfo, CompareModel};
 use proto::plan::{BakePlan, RowsHeld};
 use proto::table::{Camera, LayerTexture, LayeredView, View};
 
@@ -444,4 +444,41 @@ fn a_dry_run_owes_a_plan_and_makes_nothing() {
     write(&blob.expect("room"), &vec![0; bytes as usize]);
     dry.fill(Role::Bake, Table::Texture).expect("filled");
     complete(&mut dry).expect_err("nothing was to be made");
+}
+
+#[test]
+fn a_comparison_gives_its_figures_and_the_picture_that_was_asked_for() {
+    let figures = |models: usize| {
+        let model = CompareModel {
+            triangles: 1,
+            textures: Vec::new(),
+            views: Vec::new(),
+            psnr_db: None,
+            ssim: None,
+            missing: 0.0,
+            unseen: None,
+            atlas: None,
+        };
+        Done::Compare(CompareSummary {
+            models: vec![model; models],
+            times: Vec::new(),
+            peak_rss_kib: 1,
+        })
+    };
+    let complete = |tables: &mut TableStore, models| {
+        tables.complete(Role::Prepare, &figures(models), true, Product::Texture)
+    };
+    let (prepare, sheet) = (Role::Prepare, Table::Preview);
+    for (picture, wanted) in [(false, [true, false]), (true, [false, true])] {
+        let mut tables = TableStore::of_comparison(2, picture);
+        assert!(tables.allocate(prepare, Table::Mesh, 500).is_err());
+        assert!(!tables.deliver(0), "it delivers no views");
+        assert!(complete(&mut tables, 1).is_err(), "of one model, not two");
+        assert_eq!(complete(&mut tables, 2).is_ok(), wanted[0]);
+        let drawn = file(&mut tables, prepare, sheet, least(sheet));
+        assert_eq!(drawn.is_ok(), picture);
+        assert_eq!(drawn.is_ok() && complete(&mut tables, 2).is_ok(), wanted[1]);
+    }
+    let mut bake = TableStore::new(256);
+    assert!(complete(&mut bake, 2).is_err(), "nobody asked for it");
 }

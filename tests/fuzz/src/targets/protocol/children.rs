@@ -15,8 +15,9 @@ use proto::sandbox::Sandbox;
 use proto::table::{Refined, ViewHeader};
 use proto::wire;
 use serde_json::Value;
-use supervisor::dispatcher::{Dispatcher, Handed, Parcel, encode_views};
-use supervisor::job::Spec;
+use supervisor::child::{Handed, Parcel};
+use supervisor::dispatcher::{Dispatcher, encode_views};
+use supervisor::job::{Kind, Spec};
 use supervisor::ladder::Rung;
 use supervisor::opener::Question;
 use supervisor::report::Report;
@@ -77,15 +78,13 @@ impl Children {
             spec,
             tables: TableStore::new(spec.texture_size),
             report: Report::new(spec),
-            children: [
-                Some(Child::new(Role::Prepare, Product::Texture)),
-                Some(Child::new(Role::Bake, Product::Texture)),
-                None,
-            ],
+            children: [None, None, None],
             granted: HashMap::new(),
             views: Vec::new(),
             finished: false,
         };
+        children.start(Role::Prepare, Product::Texture);
+        children.start(Role::Bake, Product::Texture);
         children.dispatch();
         children
     }
@@ -237,12 +236,12 @@ impl Children {
                 if role != Role::Prepare || !child.dispatcher.started() {
                     return Err(Violation);
                 }
-                let inputs = [&self.spec.mesh, &self.spec.views];
-                let question = child
-                    .dispatcher
-                    .opener
-                    .admit(inputs, root, name, limit)
-                    .ok();
+                let input = match root {
+                    Root::Mesh => Some(&self.spec.mesh),
+                    Root::Views | Root::Pictures => Some(&self.spec.views),
+                    Root::Second => None,
+                };
+                let question = child.dispatcher.opener.admit(input, root, name, limit).ok();
                 assert_eq!(
                     question.is_some(),
                     child.question.is_none(),
@@ -377,8 +376,7 @@ impl Children {
                     Table::View(index) => keep.contains(index),
                     _ => true,
                 });
-                let encode = Child::new(Role::Encode, Product::Texture);
-                self.children[Role::Encode as usize] = Some(encode);
+                self.start(Role::Encode, Product::Texture);
             }
             Role::Encode => self.finished = true,
         }
@@ -407,16 +405,27 @@ impl Children {
             Product::Texture => Product::VertexColours,
             Product::VertexColours => Product::Texture,
         };
-        *child = Child::new(role, product);
+        self.start(role, product);
         self.withdraw(role);
-        let bake = &mut self.children[Role::Bake as usize];
+        let bake = &self.children[Role::Bake as usize];
         if role == Role::Prepare
             && let Some(bake) = bake
             && bake.started
         {
-            *bake = Child::new(Role::Bake, bake.product);
+            self.start(Role::Bake, bake.product);
             self.withdraw(Role::Bake);
         }
+    }
+
+    /// A fresh process in place of the role's last.
+    fn start(&mut self, role: Role, product: Product) {
+        let rung = Rung {
+            product,
+            ..Rung::default()
+        };
+        let assignment = Kind::Bake(self.spec).assignment(role, &rung, &self.tables);
+        let child = Child::new(role, product, Dispatcher::new(assignment));
+        self.children[role as usize] = Some(child);
     }
 
     fn withdraw(&mut self, role: Role) {
@@ -449,12 +458,7 @@ impl Children {
             if child.answered {
                 continue;
             }
-            let parcels = match role {
-                Role::Prepare => child.dispatcher.for_prepare(self.spec),
-                Role::Bake => child.dispatcher.for_bake(self.spec, &self.tables, || true),
-                Role::Encode => child.dispatcher.for_encode(self.spec, &self.tables),
-            };
-            for parcel in parcels {
+            for parcel in child.dispatcher.next(&self.tables, || true) {
                 child.receives(role, &parcel);
             }
         }
@@ -481,15 +485,11 @@ impl Children {
 }
 
 impl Child {
-    fn new(role: Role, product: Product) -> Self {
+    fn new(role: Role, product: Product, dispatcher: Dispatcher) -> Self {
         let mut watch = Watch::new(STALL_FLOOR, stall_cap(role), Instant::now());
         watch.hello();
-        let rung = Rung {
-            product,
-            ..Rung::default()
-        };
         Self {
-            dispatcher: Dispatcher::new(rung),
+            dispatcher,
             watch,
             product,
             warmed: false,
