@@ -38,7 +38,9 @@ pub mod job;
 pub mod message;
 pub mod pages;
 pub mod plan;
+mod role;
 pub mod sandbox;
+mod summary;
 pub mod wire;
 
 pub mod blob;

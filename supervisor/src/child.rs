@@ -3,7 +3,7 @@
 //! The process gets the socket as fd 0, its flight recorder as standard output, a pipe as standard error, an environment of
 //! listed variables, and nothing else: every other descriptor of ours is closed on exec. It is spawned on the main thread
 //! (see the crate's head) into a process group of its own, so that Ctrl-C at a terminal reaches the supervisor alone,
-//! which then ends its children in order. Dropping the task kills the process; the supervisor waits for [`Event::Ended`].
+//! which then ends its children in order. Dropping the task kills the process; the supervisor waits for [`ChildEvent::Ended`].
 //! Whoever the process has started ends with it ([`kin`]).
 
 mod conversation;
@@ -14,6 +14,8 @@ pub(crate) mod kin;
 
 mod launch;
 
+mod parcel;
+
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -22,16 +24,16 @@ use proto::message::{FromChild, Role};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 
-use crate::feed::Parcel;
 use crate::logs::{Owner, Tail};
 use crate::opener::Opened;
 use crate::verdict::Exit;
 
 pub use launch::Launcher;
+pub use parcel::{Handed, Parcel};
 
 /// What a child does.
 #[derive(Debug)]
-pub enum Event {
+pub enum ChildEvent {
     /// It said something.
     Packet(Box<FromChild>),
     /// It sent something that is no packet of ours.
@@ -82,14 +84,15 @@ struct Orders {
 }
 
 impl Child {
-    /// Puts a parcel into the queue. `false` tells that the queue is full, which takes a child that asks for more than
-    /// there is. For a process that has ended, the parcel is dropped: its end is on its way.
-    #[must_use]
-    pub fn send(&self, parcel: Parcel) -> bool {
-        !matches!(
-            self.outgoing.try_send(parcel),
-            Err(mpsc::error::TrySendError::Full(_))
-        )
+    /// Puts a parcel into the queue. For a process that has ended, the parcel is dropped: its end is on its way.
+    ///
+    /// # Errors
+    /// The queue is full, which takes a child that asks for more than there is: what is wrong with it.
+    pub fn send(&self, parcel: Parcel) -> Result<(), String> {
+        match self.outgoing.try_send(parcel) {
+            Err(mpsc::error::TrySendError::Full(_)) => Err("its queue is full".to_owned()),
+            Ok(()) | Err(mpsc::error::TrySendError::Closed(_)) => Ok(()),
+        }
     }
 
     /// Sends a parcel once it is there; none for a process whose handle is gone by then.
@@ -107,7 +110,7 @@ impl Child {
         drop(tokio::spawn(task));
     }
 
-    /// Kills the process; [`Event::Ended`] follows, or [`Event::Unkillable`].
+    /// Kills the process; [`ChildEvent::Ended`] follows, or [`ChildEvent::Unkillable`].
     pub fn kill(&self) {
         self.orders.kill.notify_one();
     }
@@ -128,16 +131,4 @@ impl Drop for Child {
     fn drop(&mut self) {
         self.task.abort();
     }
-}
-
-/// An error with its causes on one line.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
 }

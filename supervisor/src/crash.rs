@@ -20,11 +20,12 @@ use nix::libc::ELOOP;
 use proto::message::Code;
 use serde_json::{Value, json};
 
+use crate::home;
 use crate::input::reason;
 use crate::job::{Kept, Spec};
 use crate::ladder::Rung;
 use crate::reserve::lend;
-use crate::verdict::{Ending, Exit, Fault};
+use crate::verdict::{Ending, Fault};
 use crate::words::{printable, printable_lines};
 
 /// Of `crash.json`.
@@ -61,45 +62,31 @@ pub fn worth_keeping(code: Code) -> bool {
 /// Where folders go unless the caller says otherwise: `$XDG_STATE_HOME/kiln/crashes`, by default beneath `~/.local/state`.
 #[must_use]
 pub fn default_root() -> Option<PathBuf> {
-    let absolute = |name| {
-        std::env::var_os(name)
-            .map(PathBuf::from)
-            .filter(|path| path.is_absolute())
-    };
-    absolute("XDG_STATE_HOME")
-        .or_else(|| Some(absolute("HOME")?.join(".local/state")))
-        .map(|state| state.join("kiln/crashes"))
+    Some(home::folder("XDG_STATE_HOME", ".local/state")?.join("kiln/crashes"))
 }
 
 /// All that there is to keep.
-struct Death<'a> {
-    spec: &'a Spec,
-    ending: &'a Ending,
-    fault: &'a Fault,
-    rung: &'a Rung,
-    pid: u32,
-    tail: &'a [String],
+#[derive(Debug)]
+pub struct Death<'a> {
+    /// The job.
+    pub spec: &'a Spec,
+    /// How the process ended.
+    pub ending: &'a Ending,
+    /// What is wrong.
+    pub fault: &'a Fault,
+    /// The rung that it worked on.
+    pub rung: &'a Rung,
+    /// Its process id.
+    pub pid: u32,
+    /// Its last lines.
+    pub tail: &'a [String],
 }
 
 /// Writes the folder. Best effort: none where there is no place for it.
-pub fn keep(
-    spec: &Spec,
-    ending: &Ending,
-    fault: &Fault,
-    rung: &Rung,
-    pid: u32,
-    tail: &[String],
-) -> Option<PathBuf> {
-    let root = spec.crash_root.as_ref()?;
-    let death = Death {
-        spec,
-        ending,
-        fault,
-        rung,
-        pid,
-        tail,
-    };
-    write(root, &death)
+#[must_use]
+pub fn keep(death: &Death<'_>) -> Option<PathBuf> {
+    let root = death.spec.crash_root.as_ref()?;
+    write(root, death)
         .map_err(|error| tracing::warn!(%error, "no crash folder in {}", root.display()))
         .ok()
 }
@@ -148,10 +135,6 @@ fn record(death: &Death<'_>, time: Duration) -> Value {
             })
         })
     };
-    let exit = match ending.exit {
-        Exit::Code(code) => Some(code),
-        Exit::Signal(_) | Exit::NotSpawned { .. } | Exit::Unkillable => None,
-    };
     json!({
         "schema": SCHEMA,
         "kiln": proto::BUILD_ID,
@@ -163,7 +146,7 @@ fn record(death: &Death<'_>, time: Duration) -> Value {
         "label": printable_lines(&ending.last.label, 200),
         "rung": rung,
         "device": ending.adapter,
-        "exit": exit,
+        "exit": ending.exit.code(),
         "signal": ending.exit.signal_name(),
         "code": fault.code,
         "class": fault.class,

@@ -17,7 +17,7 @@ use tokio::process::Command;
 use tokio::time::timeout;
 
 use crate::pipelines;
-use crate::screen::result;
+use crate::print::result;
 use crate::words::printable;
 
 /// A cold NVIDIA driver takes 2 s to start; several broken ones in a row are slow, too.
@@ -160,7 +160,7 @@ fn own_problems() -> Vec<Problem> {
         Ok(()) => return Vec::new(),
         Err(error) => format!(
             "shared memory that can be sealed is not to be had: {}",
-            crate::child::chain(&error)
+            crate::words::chain(&error)
         ),
     };
     vec![Problem {

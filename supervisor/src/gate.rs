@@ -44,7 +44,7 @@ pub enum Cause {
 }
 
 impl Cause {
-    fn words(&self) -> String {
+    fn describe(&self) -> String {
         match self {
             Self::Start => "starting workers".to_owned(),
             Self::Opening => "opening a GPU".to_owned(),
@@ -71,7 +71,7 @@ pub struct Rest {
 
 /// The answer to a request to start.
 #[derive(Debug)]
-pub enum Entry {
+pub enum Admission {
     /// Start now, on this rung, which may avoid adapters; the lines tell which, and why.
     Go(Rung, Vec<String>),
     /// Ask again later. The line tells why.
@@ -91,7 +91,7 @@ pub struct Gate {
 
 impl Gate {
     /// Requests a start of `role` for a job. A bake would work on `rung`.
-    pub fn enter(&mut self, job: &JobName, role: Role, rung: &Rung, now: Instant) -> Entry {
+    pub fn enter(&mut self, job: &JobName, role: Role, rung: &Rung, now: Instant) -> Admission {
         let mut rung = rung.clone();
         let mut over = Vec::new();
         let mut causes = vec![Cause::Start];
@@ -113,7 +113,7 @@ impl Gate {
             };
             let why = format!(
                 "{} failed again and again, the last time: {}",
-                cause.words(),
+                cause.describe(),
                 breaker.last()
             );
             match cause {
@@ -126,9 +126,9 @@ impl Gate {
                     rung.device = Device::Cpu;
                 }
                 _ if breaker.probes() >= REFUSE_AFTER => {
-                    return Entry::Refuse(refusal(cause, &why, until - now));
+                    return Admission::Refuse(refusal(cause, &why, until - now));
                 }
-                _ => return Entry::Wait(why),
+                _ => return Admission::Wait(why),
             }
         }
         causes.retain(|cause| *cause == Cause::Start || meets(&rung, cause));
@@ -136,7 +136,7 @@ impl Gate {
             let here = |adapter: &str| meets(&rung, &Cause::Adapter(adapter.to_owned()));
             if !self.incidents.turn(job, here) {
                 let why = "several jobs lost their adapter at once, and bake on it one at a time";
-                return Entry::Wait(why.to_owned());
+                return Admission::Wait(why.to_owned());
             }
         }
         for cause in causes {
@@ -146,7 +146,7 @@ impl Gate {
                 self.probes.push((Arc::clone(job), role, cause));
             }
         }
-        Entry::Go(rung, over)
+        Admission::Go(rung, over)
     }
 
     /// A worker sent its hello.
@@ -185,7 +185,11 @@ impl Gate {
                 breaker.failed(now, &fault.message)
             };
             if opened {
-                tracing::warn!("no more {} for a while: {}", cause.words(), fault.message);
+                tracing::warn!(
+                    "no more {} for a while: {}",
+                    cause.describe(),
+                    fault.message
+                );
             }
             self.probes.retain(|(_, _, probed)| *probed != cause);
             if let (Cause::Adapter(name), Code::GpuDeviceLost | Code::GpuHang) =
@@ -221,7 +225,7 @@ impl Gate {
             .filter(|(_, breaker)| breaker.is_open());
         let mut resting: Vec<Rest> = open
             .map(|(cause, breaker)| Rest {
-                what: cause.words(),
+                what: cause.describe(),
                 all: *cause == Cause::Start,
                 rests_s: breaker
                     .rests(now)
@@ -244,7 +248,7 @@ impl Gate {
         if let Some(breaker) = self.breakers.get_mut(cause)
             && breaker.succeeded()
         {
-            tracing::info!("{} works again", cause.words());
+            tracing::info!("{} works again", cause.describe());
         }
         self.probes.retain(|(_, _, probed)| probed != cause);
     }

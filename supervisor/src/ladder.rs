@@ -31,7 +31,7 @@ pub enum Step {
 impl Step {
     /// For messages, after "trying again".
     #[must_use]
-    pub fn words(self) -> &'static str {
+    pub fn describe(self) -> &'static str {
         match self {
             Self::FreshPipelines => "with freshly compiled stages",
             Self::SamePlan => "in a fresh process",

@@ -1,9 +1,9 @@
-//! The life of one job as a pure state machine: an [`Event`] goes in, [`Action`]s come out. It knows no clock, process
+//! The life of one job as a pure state machine: an [`JobEvent`] goes in, [`Action`]s come out. It knows no clock, process
 //! or file. The shell ([`crate::job`]) carries out the actions and reports their results as events.
 //!
 //! ```text
 //!  accepted ─► prepare ─┐
-//!          └─► bake ◄───┴─► encode ─► all processes gone ─► stage ─► name ─► finished: done      (a dry run has no encode)
+//!          └─► bake ◄───┴─► encode ─► all processes gone ─► stage ─► name ─► finished: done      (a dry run has no encode, a comparison no bake either)
 //!          failure that is not retried, cancel, deadline ─► all processes killed and gone ─► finished: failed
 //!          drain ─────────────────────────────────────────► all processes killed and gone ─► finished: unfinished
 //! ```
@@ -26,7 +26,7 @@ use crate::verdict::{Exit, Fault, Kill, RetryClass};
 
 /// What happened.
 #[derive(Clone, Debug)]
-pub enum Event {
+pub enum JobEvent {
     /// The job was accepted.
     Begin,
     /// The delay before a start is over.
@@ -68,7 +68,7 @@ pub enum Action {
         /// The rung of the ladder.
         rung: Rung,
     },
-    /// Send [`Event::Due`] after a delay.
+    /// Send [`JobEvent::Due`] after a delay.
     Wait {
         /// The role whose start is delayed.
         role: Role,
@@ -123,7 +123,7 @@ pub enum Outcome {
 enum Process {
     #[default]
     Absent,
-    /// To be started when [`Event::Due`] comes.
+    /// To be started when [`JobEvent::Due`] comes.
     Waiting,
     Alive {
         /// It holds tables of the current prepare.
@@ -141,6 +141,14 @@ struct RoleState {
     starts: u32,
     /// Number of failures by class, in the order of [`RetryClass::ALL`].
     failures: [u32; 6],
+}
+
+/// How a process ended that had not answered.
+struct Ended<'a> {
+    fault: &'a Fault,
+    exit: &'a Exit,
+    adapter: Option<&'a AdapterInfo>,
+    suspected: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -163,8 +171,8 @@ pub struct Life {
     /// The fault of the adapter that is avoided now.
     avoided: Option<Fault>,
     policy: Policy,
-    /// A dry run: bake's answer is the result.
-    dry: bool,
+    /// The role whose answer is the result.
+    last: Role,
     stage: Stage,
     /// Why the job ends without its result.
     end: Option<Outcome>,
@@ -182,16 +190,16 @@ impl Life {
             tried: Vec::new(),
             avoided: None,
             policy,
-            dry: false,
+            last: Role::Encode,
             stage: Stage::Fresh,
             end: None,
         }
     }
 
-    /// Makes it a dry run if `dry`: the job makes no file and is done with bake's answer.
+    /// The job is done with the answer of `role`, and starts none that comes after it.
     #[must_use]
-    pub fn dry(mut self, dry: bool) -> Self {
-        self.dry = dry;
+    pub fn until(mut self, role: Role) -> Self {
+        self.last = role;
         self
     }
 
@@ -220,45 +228,52 @@ impl Life {
     }
 
     /// Takes one event and returns the actions that it requires, in order.
-    pub fn step(&mut self, event: Event) -> Vec<Action> {
+    pub fn step(&mut self, event: JobEvent) -> Vec<Action> {
         let mut actions = Vec::new();
         if self.stage == Stage::Finished {
             return actions;
         }
         match event {
-            Event::Begin => {
+            JobEvent::Begin => {
                 if self.stage == Stage::Fresh {
                     self.stage = Stage::Working;
                     self.spawn(Role::Prepare, &mut actions);
-                    self.spawn(Role::Bake, &mut actions);
+                    if self.last != Role::Prepare {
+                        self.spawn(Role::Bake, &mut actions);
+                    }
                 }
             }
-            Event::Due(role) => {
+            JobEvent::Due(role) => {
                 if self.of(role).process == Process::Waiting {
                     self.of(role).process = Process::Absent;
                     self.spawn(role, &mut actions);
                 }
             }
-            Event::Fed(role) => {
+            JobEvent::Fed(role) => {
                 if let Process::Alive { fed, .. } = &mut self.of(role).process {
                     *fed = true;
                 }
             }
-            Event::Answered(role) => self.answered(role, &mut actions),
-            Event::Ended {
+            JobEvent::Answered(role) => self.answered(role, &mut actions),
+            JobEvent::Ended {
                 role,
                 fault,
                 exit,
                 adapter,
                 suspected,
             } => {
-                let adapter = adapter.as_ref();
-                self.ended(role, &fault, &exit, adapter, suspected, &mut actions);
+                let death = Ended {
+                    fault: &fault,
+                    exit: &exit,
+                    adapter: adapter.as_ref(),
+                    suspected,
+                };
+                self.ended(role, &death, &mut actions);
             }
-            Event::Stop(error) => self.stop(Outcome::Failed(error, None), &mut actions),
-            Event::Drain => self.stop(Outcome::Unfinished, &mut actions),
-            Event::Staged(result) => self.staged(result, &mut actions),
-            Event::Named(result) => {
+            JobEvent::Stop(error) => self.stop(Outcome::Failed(error, None), &mut actions),
+            JobEvent::Drain => self.stop(Outcome::Unfinished, &mut actions),
+            JobEvent::Staged(result) => self.staged(result, &mut actions),
+            JobEvent::Named(result) => {
                 if self.stage == Stage::Naming {
                     let outcome = match result {
                         Ok(()) => Outcome::Done,
@@ -304,21 +319,13 @@ impl Life {
         }
         if role == Role::Bake {
             actions.push(Action::ReleaseInputs);
-            if !self.dry {
+            if self.last == Role::Encode {
                 self.spawn(Role::Encode, actions);
             }
         }
     }
 
-    fn ended(
-        &mut self,
-        role: Role,
-        fault: &Fault,
-        exit: &Exit,
-        adapter: Option<&AdapterInfo>,
-        suspected: bool,
-        actions: &mut Vec<Action>,
-    ) {
+    fn ended(&mut self, role: Role, death: &Ended<'_>, actions: &mut Vec<Action>) {
         let state = self.of(role);
         if !matches!(state.process, Process::Alive { .. }) {
             return;
@@ -328,24 +335,23 @@ impl Life {
         if state.answered || self.end.is_some() {
             return;
         }
-        match self.forgive(role, fault, exit, adapter, suspected) {
-            Some(step) => self.repeat(role, step, fault, actions),
+        match self.forgive(role, death) {
+            Some(step) => self.repeat(role, step, death.fault, actions),
             None => {
-                let error = self.failure(role, fault);
+                let error = self.failure(role, death.fault);
                 self.stop(Outcome::Failed(error, Some(role)), actions);
             }
         }
     }
 
     /// Whether a failed role is retried, and how.
-    fn forgive(
-        &mut self,
-        role: Role,
-        fault: &Fault,
-        exit: &Exit,
-        adapter: Option<&AdapterInfo>,
-        suspected: bool,
-    ) -> Option<Step> {
+    fn forgive(&mut self, role: Role, death: &Ended<'_>) -> Option<Step> {
+        let Ended {
+            fault,
+            exit,
+            adapter,
+            suspected,
+        } = *death;
         let state = self.of(role);
         if state.starts >= MAX_STARTS {
             return None;
@@ -476,17 +482,9 @@ impl Life {
         }
         if let Some(end) = self.end.take() {
             self.finish(end, actions);
-        } else if self.roles[self.last() as usize].answered {
+        } else if self.roles[self.last as usize].answered {
             self.stage = Stage::Staging;
             actions.push(Action::Stage);
-        }
-    }
-
-    /// The last role that the job waits for.
-    fn last(&self) -> Role {
-        match self.dry {
-            true => Role::Bake,
-            false => Role::Encode,
         }
     }
 

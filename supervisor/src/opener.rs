@@ -7,7 +7,7 @@
 //! beneath the folder. Opening never waits for the writer of a pipe. Only what `fstat` calls a regular file is handed
 //! down.
 //!
-//! The work runs on other threads ([`hands`]), with one request of a process at a time. A network file system that is
+//! The work runs on other threads ([`workers`]), with one request of a process at a time. A network file system that is
 //! gone blocks a thread, not the supervisor, and the child is told after [`OPEN_DEADLINE_S`].
 
 use std::borrow::Cow;
@@ -24,9 +24,9 @@ use proto::limits::{MAX_NAME_BYTES, MAX_OPENS, OPEN_DEADLINE_S};
 use proto::message::{NotAFile, Refusal, Root};
 use tokio::time::timeout;
 
-use crate::hands;
 use crate::input::{Input, companion};
 use crate::reserve::lend;
+use crate::workers;
 
 /// Endings of files that a mesh or a view may refer to, in lower case.
 const ENDINGS: [&str; 13] = [
@@ -63,36 +63,14 @@ pub struct Question {
 }
 
 impl Opener {
-    /// Accepts a request; an error says how the child broke the protocol.
+    /// Accepts a request for a file beneath `input`, the folder that the job has for `root`.
     ///
     /// # Errors
-    /// The child asks twice at once, or for more than [`MAX_OPENS`] files.
+    /// How the child broke the protocol: it asks twice at once, for more than [`MAX_OPENS`] files, or for a folder that its
+    /// job does not have.
     pub fn admit(
         &mut self,
-        [mesh, views]: [&Input; 2],
-        root: Root,
-        name: String,
-        limit: u64,
-    ) -> Result<Question, String> {
-        self.admit_one(
-            |root| match root {
-                Root::Mesh => Some(mesh),
-                Root::Views | Root::Pictures => Some(views),
-                Root::Second => None,
-            },
-            root,
-            name,
-            limit,
-        )
-    }
-
-    /// As [`Self::admit`], with the folders that `input` gives.
-    ///
-    /// # Errors
-    /// As there, or the folder does not exist.
-    pub fn admit_one<'a>(
-        &mut self,
-        input: impl FnOnce(Root) -> Option<&'a Input>,
+        input: Option<&Input>,
         root: Root,
         name: String,
         limit: u64,
@@ -104,7 +82,7 @@ impl Opener {
         if self.asked > MAX_OPENS {
             return Err(format!("it asks for more than {MAX_OPENS} files"));
         }
-        let input = input(root).ok_or("it asks for a folder that its job does not have")?;
+        let input = input.ok_or("it asks for a folder that its job does not have")?;
         let pictures = root == Root::Pictures;
         let folder = match &input.pictures {
             _ if !pictures => &input.folder,
@@ -130,7 +108,7 @@ impl Opener {
 impl Question {
     /// Opens the file on another thread.
     pub async fn answer(self) -> Opened {
-        let work = hands::give(move || self.open());
+        let work = workers::run(move || self.open());
         let limit = Duration::from_secs(u64::from(OPEN_DEADLINE_S));
         let answer = match timeout(limit, work).await {
             Ok(Ok(answer)) => answer,

@@ -22,10 +22,11 @@ use proto::message::Code;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use crate::child::chain;
-use crate::hands;
+use crate::home;
 use crate::store::Digest;
 use crate::verdict::Exit;
+use crate::words::chain;
+use crate::workers;
 
 use self::file::Folder;
 
@@ -49,14 +50,7 @@ pub fn key(offer: &str) -> Key {
 /// `$XDG_CACHE_HOME/kiln/pipelines`, by default beneath `~/.cache`.
 #[must_use]
 pub fn default_folder() -> Option<PathBuf> {
-    let absolute = |name| {
-        std::env::var_os(name)
-            .map(PathBuf::from)
-            .filter(|path| path.is_absolute())
-    };
-    absolute("XDG_CACHE_HOME")
-        .or_else(|| Some(absolute("HOME")?.join(".cache")))
-        .map(|cache| cache.join("kiln/pipelines"))
+    Some(home::folder("XDG_CACHE_HOME", ".cache")?.join("kiln/pipelines"))
 }
 
 /// The folder of the cache for the option `asked`; `none` switches it off.
@@ -135,7 +129,7 @@ impl Vault {
     /// The cached pipelines, if there are any and they can be read in time.
     pub async fn load(self, key: Key) -> Option<Arc<Blob>> {
         let shared = self.0?;
-        let loaded = hands::give(move || match shared.folder.load(&key) {
+        let loaded = workers::run(move || match shared.folder.load(&key) {
             Ok(blob) => blob.map(Arc::new),
             Err(doubt) => {
                 tracing::debug!("kept pipelines are not used: {}", chain(&doubt));
@@ -186,7 +180,7 @@ impl Vault {
     ) {
         let Some(shared) = &self.0 else { return };
         let of = Arc::clone(shared);
-        let done = hands::give(move || match work(&of.folder) {
+        let done = workers::run(move || match work(&of.folder) {
             Ok(()) => tracing::debug!("pipelines {what}"),
             Err(doubt) => tracing::debug!("pipelines are not {what}: {}", chain(&doubt)),
         });

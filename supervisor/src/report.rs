@@ -18,7 +18,8 @@ use proto::job::{
 };
 use proto::limits::MAX_TEXT_BYTES;
 use proto::message::{
-    AdapterInfo, BakeSummary, Code, Done, EncodeSummary, PhaseTime, PrepareSummary, Role,
+    AdapterInfo, BakeSummary, Code, CompareSummary, Done, EncodeSummary, PhaseTime, PrepareSummary,
+    Role,
 };
 use proto::pages::Pages;
 use proto::plan::BakePlan;
@@ -86,12 +87,15 @@ pub struct Report {
     pub plan: Option<BakePlan>,
     /// Sizes, and how well the finished texture reproduces the held-out views.
     pub encode: Option<EncodeSummary>,
+    /// The figures of a comparison, which is shown and not written.
+    #[serde(skip)]
+    pub compare: Option<CompareSummary>,
     /// Why the job failed; `null` otherwise.
     pub error: Option<Box<JobError>>,
 }
 
 /// The options of the job, with defaults filled in.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Options {
     /// Path as given.
     #[serde(serialize_with = "path")]
@@ -312,6 +316,7 @@ impl Report {
             bake: None,
             plan: None,
             encode: None,
+            compare: None,
             error: None,
         }
     }
@@ -356,9 +361,8 @@ impl Report {
             Done::Prepare(summary) => (Role::Prepare, &summary.times),
             Done::Bake(summary) => (Role::Bake, &summary.times),
             Done::Encode(summary) => (Role::Encode, &summary.times),
+            Done::Compare(summary) => (Role::Prepare, &summary.times),
             Done::Plan(_) => (Role::Bake, &Vec::new()),
-            // A comparison is not part of a job.
-            Done::Compare(_) => return,
         };
         self.roles.retain(|entry| entry.role != role);
         self.stages.retain(|entry| entry.role != role);
@@ -392,7 +396,7 @@ impl Report {
                 self.psnr.holdout_db = summary.holdout_psnr_db;
                 self.encode = Some(summary);
             }
-            Done::Compare(_) => {}
+            Done::Compare(summary) => self.compare = Some(summary),
         }
     }
 

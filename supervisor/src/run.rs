@@ -62,15 +62,14 @@ fn carry_out(command: Command, bars: &MultiProgress) -> ExitCode {
             ..
         } => {
             let listener = |name: &str| screen::listener_of(json, voice, name);
-            let all = many::all(
-                specs,
+            let plan = many::Plan {
                 parallel,
-                (spares, bakes),
+                spares,
+                bakes,
                 memory_limit,
                 pipelines,
-                listener,
-            );
-            let code = runtime.block_on(all);
+            };
+            let code = runtime.block_on(many::all(specs, plan, listener));
             ExitCode::from(code)
         }
         Command::Remote(task) => {

@@ -24,6 +24,8 @@ pub mod listen;
 
 mod metrics;
 
+mod options;
+
 pub mod page;
 
 pub mod problem;
@@ -44,8 +46,6 @@ pub mod steady;
 
 mod work;
 
-use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -63,10 +63,14 @@ use tokio::task::LocalSet;
 
 use self::guard::Guard;
 use self::listen::{Peer, Sockets, Stream};
+use self::service::notify;
 use self::slots::{Seat, Slots};
 use self::steady::{Awaited, Steady};
 use crate::error::JobError;
+use crate::print;
 use crate::signals::Signals;
+
+pub use options::Options;
 
 /// For a request's head to come, the silence before it included.
 const HEAD: Duration = Duration::from_secs(15);
@@ -77,39 +81,12 @@ const LAST_ANSWERS: Duration = Duration::from_secs(2);
 /// For running jobs when the sidecar leaves; a second signal ends it.
 const DRAIN: Duration = Duration::from_secs(20);
 
-/// What the command line says.
-#[derive(Clone, Debug)]
-#[expect(missing_docs, reason = "the flags of kiln serve, which explains them")]
-pub struct Options {
-    pub socket: PathBuf,
-    pub tcp: Option<SocketAddr>,
-    pub token: Option<String>,
-    pub allow_uid: Vec<u32>,
-    pub store: PathBuf,
-    pub roots: Vec<PathBuf>,
-    pub parallel: Option<usize>,
-    pub bakes: usize,
-    pub spares: usize,
-    pub nice: u8,
-    pub memory_limit: Option<u64>,
-    pub vram_budget: Option<u64>,
-    pub queue_jobs: u64,
-    pub client_jobs: Option<u64>,
-    pub queue_bytes: u64,
-    pub keep: Duration,
-    pub keep_bytes: Option<u64>,
-    pub pipelines: Option<PathBuf>,
-    pub sandbox: bool,
-    pub baker: PathBuf,
-    pub stall: Option<Duration>,
-}
-
 /// Serves until a signal ends it, and gives the exit code: 0 only where it was told to leave.
 pub async fn run(options: Options) -> u8 {
     match serve(options).await {
         Ok(()) => exit::OK,
         Err(error) => {
-            crate::screen::complain(&error);
+            print::complain(&error);
             error.exit_code
         }
     }
@@ -127,14 +104,14 @@ async fn serve(options: Options) -> Result<(), Box<JobError>> {
     let sockets = Sockets::open(&options.socket, options.tcp)?;
     for place in sockets.places() {
         tracing::info!("listens at {place}");
-        crate::screen::say(&format!("listens at {place}"));
+        print::say(&format!("listens at {place}"));
         if cfg!(feature = "page") && place.starts_with("http://") {
-            crate::screen::say(&format!(
+            print::say(&format!(
                 "its page: {place}/#token=TOKEN, with what is in the token file; without, it asks"
             ));
         }
     }
-    crate::screen::say("serves");
+    print::say("serves");
     notify(&[sd_notify::NotifyState::Ready]);
     let router = api::router(service.clone(), Arc::clone(&guard));
     let graceful = GracefulShutdown::new();
@@ -234,11 +211,4 @@ async fn converse(
         .header_read_timeout(HEAD)
         .serve_connection(io, service);
     watcher.watch(connection).await
-}
-
-/// Tells systemd, if it started this.
-fn notify(states: &[sd_notify::NotifyState<'_>]) {
-    if let Err(error) = sd_notify::notify(states) {
-        tracing::debug!(%error, "systemd is not told");
-    }
 }

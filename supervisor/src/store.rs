@@ -50,6 +50,8 @@ mod marks;
 mod names;
 mod place;
 mod recover;
+mod rows;
+
 mod schema;
 mod scrub;
 mod upload;

@@ -94,6 +94,15 @@ impl Exit {
         }
     }
 
+    /// The code with which the process returned, if it did.
+    #[must_use]
+    pub fn code(&self) -> Option<i32> {
+        match self {
+            Self::Code(code) => Some(*code),
+            Self::Signal(_) | Self::NotSpawned { .. } | Self::Unkillable => None,
+        }
+    }
+
     /// Whether a signal that the process itself raises ended it, as a driver's bug does. SIGKILL and SIGTERM come from
     /// outside.
     #[must_use]

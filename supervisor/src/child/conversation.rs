@@ -18,11 +18,11 @@ use tokio::sync::mpsc;
 use tokio::time::{Sleep, sleep};
 
 use super::kin::{self, Spawned};
-use super::launch::not_spawned;
-use super::{ChildId, Event, Orders, chain};
-use crate::feed::Parcel;
+use super::parcel::Parcel;
+use super::{ChildEvent, ChildId, Orders};
 use crate::logs::Pump;
 use crate::verdict::Exit;
+use crate::words::chain;
 
 /// Packets in one second beyond which a child floods: workers send at most 25 counts a second of each phase, and two
 /// packets for each table.
@@ -42,7 +42,7 @@ pub(super) struct Conversation {
     pub(super) parcels: mpsc::Receiver<Parcel>,
     pub(super) orders: Arc<Orders>,
     /// To the job; closed only when the job is over.
-    pub(super) events: mpsc::Sender<(ChildId, Event)>,
+    pub(super) events: mpsc::Sender<(ChildId, ChildEvent)>,
     pub(super) pump: Option<Pump>,
     /// The socket can still bring something.
     pub(super) open: bool,
@@ -75,7 +75,7 @@ impl Conversation {
                 }
                 () = passed(&mut reap), if reap.is_some() && !given_up => {
                     (self.open, given_up) = (false, true);
-                    self.tell(Event::Unkillable).await;
+                    self.tell(ChildEvent::Unkillable).await;
                 }
                 parcel = self.parcels.recv(), if waiting.is_none() && self.open => match parcel {
                     Some(parcel) => waiting = Some(parcel),
@@ -96,7 +96,7 @@ impl Conversation {
                         // A lost packet would leave both sides waiting for each other.
                         Err(error) => {
                             self.open = false;
-                            self.tell(Event::Violation(format!("a packet could not be sent: {}", chain(&error)))).await;
+                            self.tell(ChildEvent::Violation(format!("a packet could not be sent: {}", chain(&error)))).await;
                         }
                     }
                 }
@@ -112,7 +112,7 @@ impl Conversation {
                             }
                             if packets > PACKETS_PER_SECOND {
                                 self.open = false;
-                                self.tell(Event::Violation("a flood of packets".to_owned())).await;
+                                self.tell(ChildEvent::Violation("a flood of packets".to_owned())).await;
                             } else {
                                 self.hear(received).await;
                             }
@@ -121,6 +121,11 @@ impl Conversation {
                 }
             }
         }
+        self.finish().await;
+    }
+
+    /// Reaps the process, which has ended, and hears what it still said.
+    async fn finish(&mut self) {
         self.spawned.end_group();
         let status = self.process.wait().await;
         kin::end_orphans().await;
@@ -139,7 +144,7 @@ impl Conversation {
             pump.finish().await;
         }
         let exit = status.map_or_else(|error| not_spawned(&error), exit_of);
-        self.tell(Event::Ended(exit)).await;
+        self.tell(ChildEvent::Ended(exit)).await;
     }
 
     /// To the process while it is ours and unreaped, so that its number can be nobody else's.
@@ -154,20 +159,20 @@ impl Conversation {
 
     async fn hear(&mut self, received: Result<FromChild, ChannelError>) {
         let event = match received {
-            Ok(packet) => Event::Packet(Box::new(packet)),
+            Ok(packet) => ChildEvent::Packet(Box::new(packet)),
             Err(ChannelError::Closed) => {
                 self.open = false;
-                Event::Closed
+                ChildEvent::Closed
             }
             Err(error) => {
                 self.open = false;
-                Event::Violation(chain(&error))
+                ChildEvent::Violation(chain(&error))
             }
         };
         self.tell(event).await;
     }
 
-    async fn tell(&self, event: Event) {
+    async fn tell(&self, event: ChildEvent) {
         if self.events.send((self.id, event)).await.is_err() {
             tracing::debug!("an event after the job's end");
         }
@@ -205,5 +210,13 @@ fn exit_of(status: ExitStatus) -> Exit {
     match (status.code(), status.signal()) {
         (Some(code), _) => Exit::Code(code),
         (None, signal) => Exit::Signal(signal.unwrap_or(0)),
+    }
+}
+
+/// The end of a process that never ran, or of which the kernel tells nothing.
+pub(super) fn not_spawned(error: &dyn std::error::Error) -> Exit {
+    Exit::NotSpawned {
+        error: chain(error),
+        transient: true,
     }
 }

@@ -17,10 +17,10 @@ use tokio::process::{ChildStderr, Command};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
-use super::conversation::Conversation;
+use super::conversation::{Conversation, not_spawned};
 use super::environment::environment;
 use super::kin::Spawned;
-use super::{Child, ChildId, Event, Orders, chain};
+use super::{Child, ChildEvent, ChildId, Orders};
 use crate::logs::{Owner, Pump, Source, Tail};
 use crate::verdict::Exit;
 
@@ -66,7 +66,7 @@ impl Launcher<'_> {
         &self,
         id: ChildId,
         role: Role,
-        events: mpsc::Sender<(ChildId, Event)>,
+        events: mpsc::Sender<(ChildId, ChildEvent)>,
     ) -> Result<Child, Exit> {
         let (ours, theirs) = Channel::pair().map_err(|error| not_spawned(&error))?;
         ours.set_nonblocking()
@@ -79,24 +79,10 @@ impl Launcher<'_> {
             .try_clone_to_owned()
             .map_err(|error| not_spawned(&error))?;
         let deaths = signal(SignalKind::child()).map_err(|error| not_spawned(&error))?;
-        let mut command = Command::new(self.program);
+        let mut command = self.command(role);
         command
-            .arg(role.name())
-            .args((!self.sandbox).then_some("--no-sandbox"))
-            .args(self.bound(role))
-            .env_clear()
-            .envs(environment(
-                role,
-                self.log_filter,
-                self.threads,
-                std::env::vars_os(),
-            ))
             .stdin(Stdio::from(theirs.into_fd()))
-            .stdout(Stdio::from(theirs_recorder))
-            .stderr(Stdio::piped())
-            .current_dir("/")
-            .process_group(0)
-            .kill_on_drop(true);
+            .stdout(Stdio::from(theirs_recorder));
         let mut process = command
             .spawn()
             .map_err(|error| spawn_error(self.program, &error))?;
@@ -143,6 +129,23 @@ impl Launcher<'_> {
             task,
         })
     }
+
+    /// The worker's program with its arguments and environment; socket and recorder are yet to be given.
+    fn command(&self, role: Role) -> Command {
+        let ours = std::env::vars_os();
+        let mut command = Command::new(self.program);
+        command
+            .arg(role.name())
+            .args((!self.sandbox).then_some("--no-sandbox"))
+            .args(self.bound(role))
+            .env_clear()
+            .envs(environment(role, self.log_filter, self.threads, ours))
+            .stderr(Stdio::piped())
+            .current_dir("/")
+            .process_group(0)
+            .kill_on_drop(true);
+        command
+    }
 }
 
 #[expect(
@@ -151,13 +154,6 @@ impl Launcher<'_> {
 )]
 fn watched(channel: Channel) -> std::io::Result<AsyncFd<Channel>> {
     AsyncFd::new(channel)
-}
-
-pub(super) fn not_spawned(error: &dyn std::error::Error) -> Exit {
-    Exit::NotSpawned {
-        error: chain(error),
-        transient: true,
-    }
 }
 
 fn spawn_error(program: &Path, error: &std::io::Error) -> Exit {

@@ -14,7 +14,8 @@ use super::repair::UpArg;
 use super::{baker_path, distinct, read};
 use crate::error::JobError;
 use crate::input;
-use crate::job::compare::{Compared, Comparison, run};
+use crate::job::compare::{Compared, Comparison};
+use crate::many;
 use crate::output::Target;
 use crate::screen::{self, Voice, result};
 use crate::words::printable;
@@ -128,7 +129,7 @@ pub async fn carry_out(task: Task, bars: &MultiProgress) -> u8 {
         voice,
     } = task;
     let mut listener = screen::listener(json, voice, bars);
-    let compared = run(&comparison, &mut *listener).await;
+    let compared = many::compare(&comparison, &mut *listener).await;
     // With it go its bars.
     drop(listener);
     match compared {

@@ -59,7 +59,7 @@ fn lose(gate: &mut Gate, jobs: &[&str], code: Code, now: Instant) -> Vec<RetryCl
         .collect()
 }
 
-fn enter(gate: &mut Gate, name: &str, device: Device, now: Instant) -> Entry {
+fn enter(gate: &mut Gate, name: &str, device: Device, now: Instant) -> Admission {
     gate.enter(&job(name), Role::Bake, &on(device), now)
 }
 
@@ -69,37 +69,37 @@ fn a_bad_adapter_is_passed_over_where_the_choice_is_open_and_waited_for_where_no
     let mut gate = Gate::default();
     lose(&mut gate, &["poison"; FAILURES], Code::ShaderRejected, now);
     match enter(&mut gate, "a", Device::Auto, now) {
-        Entry::Go(rung, over) => {
+        Admission::Go(rung, over) => {
             assert_eq!(rung.avoid, ["Big GPU 3000"]);
             assert!(over[0].contains("Big GPU 3000 is passed over"), "{over:?}");
         }
         other => panic!("{other:?}"),
     }
     for device in [Device::Gpu, Device::Name("big gpu".into())] {
-        let Entry::Wait(why) = enter(&mut gate, "a", device, now) else {
+        let Admission::Wait(why) = enter(&mut gate, "a", device, now) else {
             panic!("not held back");
         };
         assert!(why.contains("ShaderRejected"), "{why}");
     }
     for device in [Device::Cpu, Device::Name("other".into())] {
         let entry = enter(&mut gate, "a", device.clone(), now);
-        assert!(matches!(entry, Entry::Go(rung, _) if rung == on(device)));
+        assert!(matches!(entry, Admission::Go(rung, _) if rung == on(device)));
     }
     let prepare = gate.enter(&job("a"), Role::Prepare, &on(Device::Gpu), now);
-    assert!(matches!(prepare, Entry::Go(..)));
+    assert!(matches!(prepare, Admission::Go(..)));
     // The first job after the rest probes; its success lets the others in.
     let later = now + FIRST_REST;
     assert!(
-        matches!(enter(&mut gate, "a", Device::Auto, later), Entry::Go(rung, _) if rung.avoid.is_empty())
+        matches!(enter(&mut gate, "a", Device::Auto, later), Admission::Go(rung, _) if rung.avoid.is_empty())
     );
     assert!(matches!(
         enter(&mut gate, "b", Device::Gpu, later),
-        Entry::Wait(_)
+        Admission::Wait(_)
     ));
     gate.done(&job("a"), Role::Bake, Some(&gpu()), later);
     assert!(matches!(
         enter(&mut gate, "b", Device::Gpu, later),
-        Entry::Go(..)
+        Admission::Go(..)
     ));
     assert_eq!(gate.resting(now), []);
 }
@@ -113,11 +113,11 @@ fn a_probe_that_is_cancelled_or_whose_job_ends_lets_the_next_one_try() {
     for end in [0, 1] {
         assert!(matches!(
             enter(&mut gate, "a", Device::Gpu, later),
-            Entry::Go(..)
+            Admission::Go(..)
         ));
         assert!(matches!(
             enter(&mut gate, "b", Device::Gpu, later),
-            Entry::Wait(_)
+            Admission::Wait(_)
         ));
         if end == 0 {
             gate.over(&job("a"), later);
@@ -128,7 +128,7 @@ fn a_probe_that_is_cancelled_or_whose_job_ends_lets_the_next_one_try() {
         }
         assert!(matches!(
             enter(&mut gate, "b", Device::Gpu, later),
-            Entry::Go(..)
+            Admission::Go(..)
         ));
         gate.over(&job("b"), later);
     }
@@ -145,12 +145,12 @@ fn workers_that_never_come_up_hold_everybody_back_and_then_refuse() {
     let mut refused = None;
     for _ in 0..1000 {
         match prepare(&mut gate, now) {
-            Entry::Go(..) => {
+            Admission::Go(..) => {
                 starts += 1;
                 gate.failed(&job("a"), &dead, &mut fault(Code::SpawnFailed), now);
             }
-            Entry::Wait(why) => assert!(why.starts_with("starting workers"), "{why}"),
-            Entry::Refuse(error) => {
+            Admission::Wait(why) => assert!(why.starts_with("starting workers"), "{why}"),
+            Admission::Refuse(error) => {
                 refused.get_or_insert(error);
             }
         }
@@ -163,9 +163,9 @@ fn workers_that_never_come_up_hold_everybody_back_and_then_refuse() {
     );
     assert!(starts <= FAILURES + 8, "{starts} starts in 100 s");
     now += LONGEST_REST;
-    assert!(matches!(prepare(&mut gate, now), Entry::Go(..)));
+    assert!(matches!(prepare(&mut gate, now), Admission::Go(..)));
     gate.greeted();
-    assert!(matches!(prepare(&mut gate, now), Entry::Go(..)));
+    assert!(matches!(prepare(&mut gate, now), Admission::Go(..)));
     assert_eq!(gate.resting(now), []);
 }
 
@@ -179,11 +179,11 @@ fn a_gpu_that_kills_who_opens_it_is_left_to_the_processor() {
         gate.failed(&job("a"), &dead, &mut fault(Code::WorkerCrashed), now);
     }
     assert!(
-        matches!(enter(&mut gate, "b", Device::Auto, now), Entry::Go(rung, _) if rung.device == Device::Cpu)
+        matches!(enter(&mut gate, "b", Device::Auto, now), Admission::Go(rung, _) if rung.device == Device::Cpu)
     );
     gate.opened(&gpu());
     assert!(
-        matches!(enter(&mut gate, "b", Device::Auto, now), Entry::Go(rung, _) if rung.device == Device::Auto)
+        matches!(enter(&mut gate, "b", Device::Auto, now), Admission::Go(rung, _) if rung.device == Device::Auto)
     );
 }
 
@@ -196,15 +196,15 @@ fn jobs_that_lose_their_device_together_are_victims_and_take_turns() {
     assert_eq!(classes, [Ambiguous, Victim, Victim]);
     assert!(matches!(
         enter(&mut gate, "a", Device::Gpu, now),
-        Entry::Go(..)
+        Admission::Go(..)
     ));
     assert!(matches!(
         enter(&mut gate, "b", Device::Auto, now),
-        Entry::Wait(_)
+        Admission::Wait(_)
     ));
     assert!(matches!(
         enter(&mut gate, "b", Device::Cpu, now),
-        Entry::Go(..)
+        Admission::Go(..)
     ));
     // It was alone and lost the adapter again, so it is at fault.
     assert_eq!(
@@ -214,18 +214,18 @@ fn jobs_that_lose_their_device_together_are_victims_and_take_turns() {
     for name in ["b", "c"] {
         assert!(matches!(
             enter(&mut gate, name, Device::Gpu, now),
-            Entry::Go(..)
+            Admission::Go(..)
         ));
         gate.done(&job(name), Role::Bake, Some(&gpu()), now);
     }
     // Everything is as before.
     assert!(matches!(
         enter(&mut gate, "d", Device::Gpu, now),
-        Entry::Go(..)
+        Admission::Go(..)
     ));
     assert!(matches!(
         enter(&mut gate, "e", Device::Gpu, now),
-        Entry::Go(..)
+        Admission::Go(..)
     ));
 }
 
@@ -256,7 +256,7 @@ fn a_process_that_cannot_be_killed_closes_its_adapter_at_once() {
     gate.failed(&job("a"), &stuck, &mut fault(Code::WorkerStalled), now);
     assert!(matches!(
         enter(&mut gate, "b", Device::Gpu, now),
-        Entry::Wait(_)
+        Admission::Wait(_)
     ));
 }
 
@@ -274,5 +274,7 @@ fn what_rests_is_told_and_a_reset_forgets_it() {
     gate.reset();
     assert_eq!(gate.resting(now), []);
     let entry = enter(&mut gate, "a", Device::Gpu, now);
-    assert!(matches!(entry, Entry::Go(rung, over) if rung == on(Device::Gpu) && over.is_empty()));
+    assert!(
+        matches!(entry, Admission::Go(rung, over) if rung == on(Device::Gpu) && over.is_empty())
+    );
 }

@@ -9,7 +9,6 @@ use proto::job::{
 };
 use proto::message::Table;
 
-use super::spare::Key;
 use crate::error::JobError;
 use crate::input::Input;
 use crate::ladder::{Policy, Rung};
@@ -160,18 +159,6 @@ impl Spec {
             nth: rung.nth,
             quality: self.quality,
             blend: self.blend,
-        }
-    }
-
-    /// What a spare process must be like to bake it on a rung.
-    #[must_use]
-    pub fn spare(&self, rung: &Rung) -> Key {
-        Key {
-            warm: self.warm_job(rung),
-            program: self.baker.clone(),
-            sandbox: self.sandbox,
-            log_filter: self.log_filter.clone(),
-            threads: self.threads,
         }
     }
 

@@ -59,34 +59,34 @@ const FAULTS: [(Code, RetryClass, Exit, Option<&str>); 9] = [
 ];
 
 /// Every event there is, picked by `number`.
-fn event(number: usize) -> Event {
+fn event(number: usize) -> JobEvent {
     let role = ROLES[number % 3];
     match number / 3 {
-        0 => Event::Due(role),
-        1 => Event::Fed(role),
-        2 | 3 => Event::Answered(role),
+        0 => JobEvent::Due(role),
+        1 => JobEvent::Fed(role),
+        2 | 3 => JobEvent::Answered(role),
         kind @ 4..13 => ended(role, kind - 4),
         13 => match number % 3 {
-            0 => Event::Staged(Ok(())),
-            1 => Event::Staged(Err(error())),
-            _ => Event::Named(Ok(())),
+            0 => JobEvent::Staged(Ok(())),
+            1 => JobEvent::Staged(Err(error())),
+            _ => JobEvent::Named(Ok(())),
         },
         14 => match number % 3 {
-            0 => Event::Named(Err(error())),
-            1 => Event::Stop(error()),
-            _ => Event::Drain,
+            0 => JobEvent::Named(Err(error())),
+            1 => JobEvent::Stop(error()),
+            _ => JobEvent::Drain,
         },
         _ if number == 46 => suspected(Role::Bake, 1),
         _ if number == 47 => suspected(Role::Bake, 5),
-        _ => Event::Begin,
+        _ => JobEvent::Begin,
     }
 }
 
 const EVENTS: usize = 48;
 
-fn ended(role: Role, kind: usize) -> Event {
+fn ended(role: Role, kind: usize) -> JobEvent {
     let (code, class, exit, adapter) = FAULTS[kind].clone();
-    Event::Ended {
+    JobEvent::Ended {
         role,
         fault: Box::new(Fault {
             code,
@@ -106,9 +106,9 @@ fn ended(role: Role, kind: usize) -> Event {
 }
 
 /// As `ended`, for a process that was given cached pipelines.
-fn suspected(role: Role, kind: usize) -> Event {
+fn suspected(role: Role, kind: usize) -> JobEvent {
     let mut event = ended(role, kind);
-    if let Event::Ended { suspected, .. } = &mut event {
+    if let JobEvent::Ended { suspected, .. } = &mut event {
         *suspected = true;
     }
     event
@@ -138,23 +138,23 @@ struct Witness {
 }
 
 impl Witness {
-    fn sees(&mut self, event: &Event, actions: &[Action]) -> Result<(), String> {
+    fn sees(&mut self, event: &JobEvent, actions: &[Action]) -> Result<(), String> {
         if self.finished && !actions.is_empty() {
             return Err("something was done after the end".to_owned());
         }
         match event {
-            Event::Ended { role, .. } => {
+            JobEvent::Ended { role, .. } => {
                 let place = *role as usize;
                 (self.alive[place], self.killed[place]) = (false, false);
             }
-            Event::Answered(Role::Encode) => {
+            JobEvent::Answered(Role::Encode) => {
                 let place = Role::Encode as usize;
                 self.answered |= self.alive[place] && !self.killed[place];
             }
-            Event::Staged(result) => self.staged |= self.asked_to_stage && result.is_ok(),
-            Event::Named(result) => self.named |= self.staged && result.is_ok(),
-            Event::Stop(_) | Event::Drain => self.stopped = true,
-            Event::Begin | Event::Due(_) | Event::Fed(_) | Event::Answered(_) => {}
+            JobEvent::Staged(result) => self.staged |= self.asked_to_stage && result.is_ok(),
+            JobEvent::Named(result) => self.named |= self.staged && result.is_ok(),
+            JobEvent::Stop(_) | JobEvent::Drain => self.stopped = true,
+            JobEvent::Begin | JobEvent::Due(_) | JobEvent::Fed(_) | JobEvent::Answered(_) => {}
         }
         for action in actions {
             self.obeys(action)?;
@@ -228,14 +228,14 @@ impl Witness {
             }
             let next = match self.alive.iter().position(|alive| *alive) {
                 Some(place) => vec![ended(ROLES[place], 0)],
-                None if self.asked_to_stage && !self.staged => vec![Event::Staged(Ok(()))],
+                None if self.asked_to_stage && !self.staged => vec![JobEvent::Staged(Ok(()))],
                 None => vec![
-                    Event::Begin,
-                    Event::Due(Role::Prepare),
-                    Event::Due(Role::Bake),
-                    Event::Due(Role::Encode),
-                    Event::Staged(Ok(())),
-                    Event::Named(Ok(())),
+                    JobEvent::Begin,
+                    JobEvent::Due(Role::Prepare),
+                    JobEvent::Due(Role::Bake),
+                    JobEvent::Due(Role::Encode),
+                    JobEvent::Staged(Ok(())),
+                    JobEvent::Named(Ok(())),
                 ],
             };
             for event in next {
@@ -265,7 +265,7 @@ fn walk(life: &Life, witness: &Witness, depth: u32, orders: &mut u64) {
 }
 
 /// A job after these events.
-fn after(events: &[Event]) -> (Life, Witness) {
+fn after(events: &[JobEvent]) -> (Life, Witness) {
     let (mut life, mut witness) = (job(), Witness::default());
     for event in events {
         let actions = life.step(event.clone());
@@ -278,8 +278,8 @@ fn after(events: &[Event]) -> (Life, Witness) {
 
 #[test]
 fn every_short_order_of_events_obeys_the_rules() {
-    use Event::{Answered, Begin, Fed};
-    let courses: [&[Event]; 4] = [
+    use JobEvent::{Answered, Begin, Fed};
+    let courses: [&[JobEvent]; 4] = [
         &[],
         &[Begin, Fed(Role::Bake)],
         &[
@@ -309,7 +309,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 50_000, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
     fn long_orders_of_events_obey_the_rules(numbers in prop::collection::vec(0..EVENTS, 0..60)) {
-        let (mut life, mut witness) = after(&[Event::Begin]);
+        let (mut life, mut witness) = after(&[JobEvent::Begin]);
         for number in numbers {
             let event = event(number);
             let actions = life.step(event.clone());
@@ -327,7 +327,7 @@ fn the_witness_sees_each_broken_rule() {
         role: Role::Bake,
         rung: Rung::default(),
     };
-    let begin = Event::Begin;
+    let begin = JobEvent::Begin;
     let broken = |actions: &[Action]| Witness::default().sees(&begin, actions).is_err();
     assert!(broken(&[finish()]), "success without a result");
     assert!(broken(&[spawn(), spawn()]), "two processes");
@@ -364,11 +364,11 @@ fn outcome(actions: &[Action]) -> Option<&Outcome> {
 #[test]
 fn a_clean_job_ends_with_its_files_in_place() {
     let (mut life, _) = after(&[
-        Event::Begin,
-        Event::Fed(Role::Bake),
-        Event::Answered(Role::Prepare),
-        Event::Answered(Role::Bake),
-        Event::Answered(Role::Encode),
+        JobEvent::Begin,
+        JobEvent::Fed(Role::Bake),
+        JobEvent::Answered(Role::Prepare),
+        JobEvent::Answered(Role::Bake),
+        JobEvent::Answered(Role::Encode),
     ]);
     for role in [Role::Prepare, Role::Bake] {
         assert!(fate(&mut life, role, 0).is_empty());
@@ -378,39 +378,55 @@ fn a_clean_job_ends_with_its_files_in_place() {
         [Action::Stage]
     ));
     assert!(matches!(
-        life.step(Event::Staged(Ok(())))[..],
+        life.step(JobEvent::Staged(Ok(())))[..],
         [Action::Name]
     ));
-    let end = life.step(Event::Named(Ok(())));
+    let end = life.step(JobEvent::Named(Ok(())));
     assert!(matches!(outcome(&end), Some(Outcome::Done)));
 }
 
 #[test]
-fn a_dry_run_is_done_with_the_answer_of_bake() {
-    let mut life = job().dry(true);
-    for event in [
-        Event::Begin,
-        Event::Fed(Role::Bake),
-        Event::Answered(Role::Prepare),
-        Event::Answered(Role::Bake),
+fn a_job_is_done_with_the_answer_of_its_last_role() {
+    let (prepare, bake) = (Role::Prepare, Role::Bake);
+    // A dry run and a comparison.
+    for (last, events) in [
+        (
+            bake,
+            &[
+                JobEvent::Begin,
+                JobEvent::Fed(bake),
+                JobEvent::Answered(prepare),
+                JobEvent::Answered(bake),
+            ][..],
+        ),
+        (prepare, &[JobEvent::Begin, JobEvent::Answered(prepare)]),
     ] {
-        life.step(event);
+        let mut life = job().until(last);
+        for event in events {
+            life.step(event.clone());
+        }
+        for role in [bake, Role::Encode] {
+            let wanted = u32::from(role as usize <= last as usize);
+            assert_eq!(
+                life.starts(role),
+                wanted,
+                "{role:?} of a job until {last:?}"
+            );
+        }
+        if last != prepare {
+            assert!(fate(&mut life, prepare, 0).is_empty());
+        }
+        assert!(matches!(fate(&mut life, last, 0)[..], [Action::Stage]));
+        life.step(JobEvent::Staged(Ok(())));
+        let end = life.step(JobEvent::Named(Ok(())));
+        assert!(matches!(outcome(&end), Some(Outcome::Done)));
     }
-    assert_eq!(life.starts(Role::Encode), 0, "there is nothing to encode");
-    assert!(fate(&mut life, Role::Prepare, 0).is_empty());
-    assert!(matches!(
-        fate(&mut life, Role::Bake, 0)[..],
-        [Action::Stage]
-    ));
-    life.step(Event::Staged(Ok(())));
-    let end = life.step(Event::Named(Ok(())));
-    assert!(matches!(outcome(&end), Some(Outcome::Done)));
 }
 
 #[test]
 fn a_poison_job_crashes_twice_and_no_more() {
     for role in [Role::Prepare, Role::Bake] {
-        let (mut life, _) = after(&[Event::Begin]);
+        let (mut life, _) = after(&[JobEvent::Begin]);
         let first = fate(&mut life, role, 0);
         assert!(
             matches!(
@@ -450,7 +466,7 @@ fn a_poison_job_crashes_twice_and_no_more() {
 
 #[test]
 fn memory_climbs_to_the_smaller_plan_and_then_to_vertex_colours() {
-    let (mut life, _) = after(&[Event::Begin]);
+    let (mut life, _) = after(&[JobEvent::Begin]);
     assert!(!fate(&mut life, Role::Bake, 3).is_empty());
     assert_eq!(life.rung().memory, Memory::Small);
     assert!(outcome(&fate(&mut life, Role::Bake, 3)).is_none());
@@ -474,7 +490,7 @@ fn memory_climbs_to_the_smaller_plan_and_then_to_vertex_colours() {
 
 #[test]
 fn a_crash_with_kept_pipelines_is_repeated_without_them_and_costs_the_job_nothing() {
-    let (mut life, _) = after(&[Event::Begin]);
+    let (mut life, _) = after(&[JobEvent::Begin]);
     assert!(!life.rung().unkept);
     let actions = life.step(suspected(Role::Bake, 1));
     assert!(outcome(&actions).is_none(), "{actions:?}");
@@ -492,14 +508,14 @@ fn a_crash_with_kept_pipelines_is_repeated_without_them_and_costs_the_job_nothin
 
 #[test]
 fn a_crash_on_a_gpu_is_repeated_on_the_processor() {
-    let (mut life, _) = after(&[Event::Begin]);
+    let (mut life, _) = after(&[JobEvent::Begin]);
     assert!(outcome(&fate(&mut life, Role::Bake, 1)).is_none());
     assert_eq!(life.rung().device, Device::Cpu);
 }
 
 #[test]
 fn a_lost_device_gets_a_fresh_process_then_another_adapter_then_none() {
-    let (mut life, _) = after(&[Event::Begin]);
+    let (mut life, _) = after(&[JobEvent::Begin]);
     for step in [Step::SamePlan, Step::OtherAdapter, Step::SoftwareAdapter] {
         let actions = fate(&mut life, Role::Bake, 5);
         assert!(!actions.is_empty());
@@ -516,11 +532,11 @@ fn a_job_that_runs_out_of_adapters_names_what_the_last_one_did() {
         ..Rung::default()
     };
     let mut life = Life::new(rung, Policy::Adapters);
-    life.step(Event::Begin);
+    life.step(JobEvent::Begin);
     assert!(outcome(&fate(&mut life, Role::Bake, 6)).is_none());
     assert_eq!(life.tried(), [Step::OtherAdapter]);
     let mut none_left = ended(Role::Bake, 6);
-    if let Event::Ended { fault, .. } = &mut none_left {
+    if let JobEvent::Ended { fault, .. } = &mut none_left {
         fault.code = Code::NoAdapter;
         fault.message = "no adapter fits".to_owned();
     }
@@ -539,7 +555,7 @@ fn a_job_that_runs_out_of_adapters_names_what_the_last_one_did() {
 
 #[test]
 fn a_bake_fed_by_a_dead_prepare_starts_afresh_and_is_not_blamed() {
-    let (mut life, _) = after(&[Event::Begin, Event::Fed(Role::Bake)]);
+    let (mut life, _) = after(&[JobEvent::Begin, JobEvent::Fed(Role::Bake)]);
     let actions = fate(&mut life, Role::Prepare, 0);
     let superseded = actions.iter().any(|action| {
         matches!(
@@ -559,7 +575,7 @@ fn a_bake_fed_by_a_dead_prepare_starts_afresh_and_is_not_blamed() {
         }
     )));
 
-    let (mut life, _) = after(&[Event::Begin]);
+    let (mut life, _) = after(&[JobEvent::Begin]);
     let actions = fate(&mut life, Role::Prepare, 0);
     assert!(
         !actions
@@ -572,10 +588,10 @@ fn a_bake_fed_by_a_dead_prepare_starts_afresh_and_is_not_blamed() {
 #[test]
 fn a_cancel_counts_until_the_names_are_given() {
     let answered = [
-        Event::Begin,
-        Event::Answered(Role::Prepare),
-        Event::Answered(Role::Bake),
-        Event::Answered(Role::Encode),
+        JobEvent::Begin,
+        JobEvent::Answered(Role::Prepare),
+        JobEvent::Answered(Role::Bake),
+        JobEvent::Answered(Role::Encode),
     ];
     let staging = |life: &mut Life| {
         for role in ROLES {
@@ -585,10 +601,10 @@ fn a_cancel_counts_until_the_names_are_given() {
     let (mut life, _) = after(&answered);
     staging(&mut life);
     assert!(
-        life.step(Event::Stop(error())).is_empty(),
+        life.step(JobEvent::Stop(error())).is_empty(),
         "the writer is waited for"
     );
-    let end = life.step(Event::Staged(Ok(())));
+    let end = life.step(JobEvent::Staged(Ok(())));
     assert!(
         matches!(
             end[..],
@@ -599,18 +615,18 @@ fn a_cancel_counts_until_the_names_are_given() {
 
     let (mut life, _) = after(&answered);
     staging(&mut life);
-    life.step(Event::Staged(Ok(())));
-    assert!(life.step(Event::Stop(error())).is_empty());
+    life.step(JobEvent::Staged(Ok(())));
+    assert!(life.step(JobEvent::Stop(error())).is_empty());
     assert!(matches!(
-        outcome(&life.step(Event::Named(Ok(())))),
+        outcome(&life.step(JobEvent::Named(Ok(())))),
         Some(Outcome::Done)
     ));
 }
 
 #[test]
 fn a_drained_job_is_unfinished_and_nobodys_fault() {
-    let (mut life, _) = after(&[Event::Begin]);
-    let actions = life.step(Event::Drain);
+    let (mut life, _) = after(&[JobEvent::Begin]);
+    let actions = life.step(JobEvent::Drain);
     assert_eq!(actions.len(), 2, "{actions:?}");
     fate(&mut life, Role::Prepare, 0);
     let end = fate(&mut life, Role::Bake, 0);

@@ -39,7 +39,7 @@ fn folder() -> (tempfile::TempDir, Input) {
 fn open(input: &Input, name: &str, limit: u64) -> Result<Vec<u8>, Refusal> {
     let mut opener = Opener::default();
     let question = opener
-        .admit([input, input], Root::Mesh, name.to_owned(), limit)
+        .admit(Some(input), Root::Mesh, name.to_owned(), limit)
         .expect("the first");
     let (file, size) = question.open()?;
     let mut bytes = Vec::new();
@@ -158,7 +158,7 @@ fn a_process_asks_one_thing_at_a_time_and_not_for_ever() {
     let mut opener = Opener::default();
     let mut ask = || {
         opener
-            .admit([&input, &input], Root::Views, String::new(), 0)
+            .admit(Some(&input), Root::Views, String::new(), 0)
             .map(drop)
     };
     assert!(ask().is_ok());
@@ -167,6 +167,6 @@ fn a_process_asks_one_thing_at_a_time_and_not_for_ever() {
         asked: MAX_OPENS,
         waiting: false,
     };
-    let refused = opener.admit([&input, &input], Root::Views, String::new(), 0);
+    let refused = opener.admit(Some(&input), Root::Views, String::new(), 0);
     assert!(refused.expect_err("too many").contains("more than"));
 }

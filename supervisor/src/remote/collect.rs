@@ -21,12 +21,12 @@ use proto::message::{Code, Refusal, Root};
 use sha2::{Digest as _, Sha256};
 
 use crate::error::JobError;
-use crate::hands;
 use crate::input::{Input, companion};
 use crate::opener::Opener;
 use crate::output::Given;
 use crate::serve::spec::{Source, bad_name};
 use crate::store::Digest;
+use crate::workers;
 
 /// A file to send.
 #[derive(Clone, Debug)]
@@ -99,7 +99,7 @@ async fn walk(mesh: &Input, views: &Input, sent: bool) -> Result<Collection, Box
             finder.root = Root::Pictures;
         }
         let text = input.name.ends_with(".txt");
-        let named = hands::give(move || match (root, model) {
+        let named = workers::run(move || match (root, model) {
             (Root::Mesh, _) => names::buffers(main)
                 .into_iter()
                 .map(|name| vec![name])
@@ -153,7 +153,12 @@ pub async fn open(
     limit: u64,
 ) -> Result<File, Refusal> {
     let [mesh, views] = inputs;
-    let question = opener.admit([mesh, views], root, name.to_owned(), limit);
+    let input = match root {
+        Root::Mesh => Some(mesh),
+        Root::Views | Root::Pictures => Some(views),
+        Root::Second => None,
+    };
+    let question = opener.admit(input, root, name.to_owned(), limit);
     let Ok(question) = question else {
         // More names than any job needs: prepare may not open them either.
         return Err(Refusal::Unlisted);
@@ -239,7 +244,7 @@ impl Finder<'_> {
             return Ok(file);
         }
         let failed = |error: std::io::Error| crate::input::unread(name, &error);
-        let read = hands::give(move || digest(file)).await;
+        let read = workers::run(move || digest(file)).await;
         let (file, bytes, digest) = read
             .map_err(|gone| failed(std::io::Error::other(gone)))?
             .map_err(failed)?;

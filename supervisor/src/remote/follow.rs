@@ -137,7 +137,7 @@ struct Teller<'a> {
 }
 
 impl Teller<'_> {
-    fn take(&mut self, event: &sse::Event) -> Result<(), RemoteError> {
+    fn take(&mut self, event: &sse::ServerEvent) -> Result<(), RemoteError> {
         if event.id <= self.last && self.last > 0 {
             self.again("the sidecar was restarted");
         }
@@ -270,7 +270,7 @@ mod tests {
         };
         let mut take = |id, kind: &str, data: &str| {
             let (kind, data) = (kind.to_owned(), data.to_owned());
-            teller.take(&sse::Event { id, kind, data })
+            teller.take(&sse::ServerEvent { id, kind, data })
         };
         let fit = r#"{"role": "bake", "phase": "fit", "done": 1, "total": 4, "progress": 0.4}"#;
         take(1, "state", r#"{"state": "preparing"}"#).expect("a state");
@@ -287,7 +287,7 @@ mod tests {
         take(2, "log", done).expect("an end");
         take(3, "done", "whatever it is").expect("read elsewhere");
         assert_eq!(
-            take(4, "log", "no JSON").map_err(|error| error.told().exit_code),
+            take(4, "log", "no JSON").map_err(|error| error.report().exit_code),
             Err(76)
         );
         assert_eq!(

@@ -332,7 +332,7 @@ mod tests {
         Job::read(job(&made("model.glb"))).expect("a name");
         for name in ["../model.glb", "/etc/passwd", "a/b", "", ".bashrc", "a\nb"] {
             let error = Job::read(job(&made(name))).expect_err(name);
-            assert_eq!(error.told().exit_code, 76);
+            assert_eq!(error.report().exit_code, 76);
         }
         Job::read(job(&json!({ "state": "levitating" }))).expect_err("no such state");
         Job::read(json!([])).expect_err("no job");

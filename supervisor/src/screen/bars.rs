@@ -7,7 +7,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use proto::message::{Phase, Role};
 
 use crate::event::{Event, Listener};
-use crate::screen::{complain, outcome, say};
+use crate::print::{complain, outcome, say};
 use crate::watch::PhaseState;
 use crate::words::{sentence, span, stage, unit};
 
@@ -121,7 +121,11 @@ impl Listener for Bars {
                 role, fault, step, ..
             } => {
                 self.close(*role, false);
-                self.line(&format!("{}: trying again {}", fault.message, step.words()));
+                self.line(&format!(
+                    "{}: trying again {}",
+                    fault.message,
+                    step.describe()
+                ));
             }
             Event::RoleDone { role, .. } => self.close(*role, true),
             Event::Done(report) => {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use proto::message::{Phase, Role};
 
 use crate::event::{Event, Listener};
-use crate::screen::{complain, outcome, say};
+use crate::print::{complain, outcome, say};
 use crate::watch::PhaseState;
 use crate::words::{sentence, span, stage, unit};
 
@@ -117,7 +117,11 @@ impl Listener for Lines {
                 role, fault, step, ..
             } => {
                 self.open.retain(|(open, _), _| open != role);
-                self.say(&format!("{}: trying again {}", fault.message, step.words()));
+                self.say(&format!(
+                    "{}: trying again {}",
+                    fault.message,
+                    step.describe()
+                ));
             }
             Event::RoleDone { role, time } => {
                 self.finish_before(*role, None);

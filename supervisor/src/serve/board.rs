@@ -323,7 +323,7 @@ impl Listener for Writer {
                 delay,
             } => {
                 self.enter(State::Retrying);
-                let text = format!("{}: trying again {}", fault.message, step.words());
+                let text = format!("{}: trying again {}", fault.message, step.describe());
                 let more = json!({
                     "kind": "retry",
                     "code": fault.code,

@@ -12,11 +12,11 @@ use proto::job::{Blend, Device, Form, Product, Quality, Refine, Repair, Simplify
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use super::Options;
+use super::options::Options;
 use crate::event::{Event, Listener};
 use crate::host::Host;
 use crate::input::find;
-use crate::job::{self, Spec};
+use crate::job::{self, Kind, Spec};
 use crate::ladder::Policy;
 use crate::output::Target;
 use crate::store::Digest;
@@ -98,7 +98,7 @@ impl Goldens {
         lay_out(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
         let spec = spec(options, &folder)?;
         let (_orders, received) = mpsc::channel(1);
-        let report = job::run(&spec, host, &mut Nobody, received).await;
+        let report = job::run(Kind::Bake(&spec), host, &mut Nobody, received).await;
         if let Some(error) = report.error {
             return Err(error.message);
         }

@@ -15,11 +15,11 @@ use tokio::sync::mpsc;
 use tokio::task::{Id, JoinHandle, JoinSet, spawn_local};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
-use super::Options;
 use super::inputs::Roots;
+use super::options::Options;
 use super::proof::Goldens;
 use super::queue::Queue;
-use super::service::{Command, Service};
+use super::service::{Command, Service, notify};
 use super::work::{Close, Work};
 use crate::error::JobError;
 use crate::host::Host;
@@ -129,7 +129,7 @@ impl Scheduler {
                 biased;
                 _ = ticks.tick() => {
                     self.service.turn();
-                    super::notify(&[sd_notify::NotifyState::Watchdog]);
+                    notify(&[sd_notify::NotifyState::Watchdog]);
                     self.look();
                     self.host.tend_spares(Instant::now());
                     self.prove(running.is_empty());

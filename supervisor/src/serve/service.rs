@@ -8,10 +8,10 @@ use proto::message::AdapterInfo;
 use serde_json::json;
 use tokio::sync::{Notify, mpsc};
 
-use super::Options;
 use super::board::{Board, State};
 use super::inputs::Roots;
 use super::metrics::Metrics;
+use super::options::Options;
 use super::proof::Proof;
 use crate::gate::Rest;
 use crate::store::{Job, JobId, Store};
@@ -206,5 +206,12 @@ impl Shared {
         if self.commands.send(command).is_err() {
             tracing::debug!("the scheduler has left");
         }
+    }
+}
+
+/// Tells systemd, if it started this.
+pub(super) fn notify(states: &[sd_notify::NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(states) {
+        tracing::debug!(%error, "systemd is not told");
     }
 }

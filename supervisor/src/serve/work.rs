@@ -18,13 +18,13 @@ use super::board::{Live, State, Writer};
 use super::service::{Service, Shared};
 use super::spec::JobSpec;
 use crate::error::JobError;
-use crate::hands;
 use crate::host::Host;
-use crate::job::{self, MapTargets, Order, Spec};
+use crate::job::{self, Kind, MapTargets, Order, Spec};
 use crate::output::Target;
 use crate::report::Report;
 use crate::store::{Artifact, Digest, End, Job, JobId, Outcome, StoreError};
 use crate::verdict::RetryClass;
+use crate::workers;
 
 /// The files of a job that was done, and what they are.
 const ARTIFACTS: [(&str, &str); 6] = [
@@ -70,7 +70,7 @@ impl Work {
         let end = match self.spec(&job).await {
             Ok(spec) => {
                 let mut writer = Writer(Arc::clone(&self.live));
-                let report = job::run(&spec, &self.host, &mut writer, orders).await;
+                let report = job::run(Kind::Bake(&spec), &self.host, &mut writer, orders).await;
                 self.service.metrics.job(&report, began.elapsed());
                 self.end(report).await
             }
@@ -157,7 +157,7 @@ impl Work {
         let Some(error) = &report.error else {
             let store = self.service.store.clone();
             let found = match store.job_folder(self.id).await {
-                Ok(place) => match hands::give(move || artifacts(&place)).await {
+                Ok(place) => match workers::run(move || artifacts(&place)).await {
                     Ok(found) => found.map_err(|error| error.to_string()),
                     Err(_) => Err("reading it ended without a word".to_owned()),
                 },

@@ -13,8 +13,8 @@ use super::clock::Moment;
 use super::digest::Digest;
 use super::error::StoreError;
 use super::id::JobId;
-use super::jobs::{Needed, Sql, read_count, signed};
 use super::place::{Place, make};
+use super::rows::{Sql, read_count, signed};
 use super::schema::failed;
 use super::writer::Desk;
 
@@ -23,6 +23,14 @@ use super::writer::Desk;
 pub(super) struct Kept {
     pub(super) bytes: u64,
     pub(super) used_ms: i64,
+}
+
+/// A file that a job needs.
+#[derive(Clone, Debug)]
+pub(super) struct Needed {
+    pub(super) name: String,
+    pub(super) digest: Digest,
+    pub(super) bytes: Option<u64>,
 }
 
 /// Keeps a blob whose file has its name, or keeps it anew.

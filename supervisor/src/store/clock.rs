@@ -13,7 +13,7 @@ use nix::sys::time::TimeValLike;
 use nix::time::{ClockId, clock_gettime};
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::jobs::Sql;
+use super::rows::Sql;
 
 /// A smaller distance between the clocks is no jump.
 const STEP_MS: i64 = 1000;

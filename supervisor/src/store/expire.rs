@@ -9,8 +9,9 @@ use super::clock::Moment;
 use super::digest::Digest;
 use super::error::StoreError;
 use super::id::JobId;
-use super::jobs::{self, Sql, read_count, read_id};
+use super::jobs;
 use super::limits::Space;
+use super::rows::{Sql, read_count, read_id};
 use super::schema::failed;
 use super::writer::{Desk, Stray};
 

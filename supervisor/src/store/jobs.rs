@@ -3,10 +3,9 @@
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
 
-use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::blobs;
+use super::blobs::{self, Needed};
 use super::clock::Moment;
 use super::digest::Digest;
 use super::error::{Bound, StoreError};
@@ -14,6 +13,7 @@ use super::id::JobId;
 use super::job::{Accepted, Artifact, End, Job, NewJob, Outcome, Page, Queue, State, Waiting};
 use super::limits::{Limits, Space};
 use super::names;
+use super::rows::{Sql, read_count, read_id, read_state, signed};
 use super::schema::failed;
 use super::writer::{Desk, Stray};
 
@@ -21,8 +21,6 @@ use super::writer::{Desk, Stray};
 const SELECT: &str =
     "SELECT seq, id, client, key, spec_digest, input_bytes, created_ms, started_ms, finished_ms,
     expires_ms, state, starts, spec, error, report, fetched FROM jobs JOIN texts ON texts.job = jobs.seq";
-
-pub(super) type Sql<T> = rusqlite::Result<T>;
 
 /// `sizes` are those of its blobs' files, as far as they are there.
 pub(super) fn accept(
@@ -432,14 +430,6 @@ pub(super) fn read_inputs(db: &Connection, id: JobId) -> Sql<Vec<(String, Digest
     rows.collect()
 }
 
-/// A file that a job needs.
-#[derive(Clone, Debug)]
-pub(super) struct Needed {
-    pub(super) name: String,
-    pub(super) digest: Digest,
-    pub(super) bytes: Option<u64>,
-}
-
 fn one(db: &Connection, text: &str, values: &[&dyn rusqlite::ToSql]) -> Sql<Option<Job>> {
     Ok(many(db, text, values)?.pop())
 }
@@ -492,30 +482,6 @@ fn read_job(row: &Row<'_>) -> Sql<Job> {
         fetched: row.get(15)?,
         artifacts: Vec::new(),
     })
-}
-
-pub(super) fn read_id(row: &Row<'_>, place: usize) -> Sql<JobId> {
-    let text: String = row.get(place)?;
-    text.parse().map_err(|error| {
-        rusqlite::Error::FromSqlConversionFailure(place, Type::Text, Box::new(error))
-    })
-}
-
-fn read_state(row: &Row<'_>, place: usize) -> Sql<State> {
-    let word: String = row.get(place)?;
-    let state = State::ALL.into_iter().find(|state| state.word() == word);
-    state.ok_or_else(|| rusqlite::Error::InvalidColumnType(place, word, Type::Text))
-}
-
-/// Sizes and counts: never negative as they were written.
-pub(super) fn read_count(row: &Row<'_>, place: usize) -> Sql<u64> {
-    let number: i64 = row.get(place)?;
-    u64::try_from(number).map_err(|_| rusqlite::Error::IntegralValueOutOfRange(place, number))
-}
-
-/// `SQLite` has no larger numbers; no disk has them either.
-pub(super) fn signed(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
 }
 
 fn bad(error: rusqlite::Error) -> StoreError {

@@ -13,8 +13,9 @@ use super::clock::{Clock, Time};
 use super::digest::Digest;
 use super::error::StoreError;
 use super::id::{Ids, JobId};
-use super::jobs::{self, Sql, read_count, read_id};
+use super::jobs;
 use super::place::Place;
+use super::rows::{Sql, read_count, read_id};
 use super::schema::told;
 
 /// Puts the store right and tells what waits in it, which ids may come next, and what time it is there. No finished job

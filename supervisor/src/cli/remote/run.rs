@@ -96,7 +96,7 @@ impl Desk<'_> {
 
     /// The error that is told, and its exit code.
     fn fail(&self, error: &RemoteError) -> u8 {
-        let told = error.told();
+        let told = error.report();
         match error {
             RemoteError::Local(error) if self.json => {
                 screen::result(&screen::error_line(error).to_string());

@@ -57,7 +57,14 @@ fn crash(spec: &Spec) -> PathBuf {
         memory_kill: None,
         last: LastWords::default(),
     };
-    let kept = crash::keep(spec, &ending, &fault(&ending), &Rung::default(), 7, &[]);
+    let kept = crash::keep(&crash::Death {
+        spec,
+        ending: &ending,
+        fault: &fault(&ending),
+        rung: &Rung::default(),
+        pid: 7,
+        tail: &[],
+    });
     kept.expect("a crash folder")
 }
 

@@ -62,10 +62,10 @@ pub fn opener(bytes: &[u8]) -> bool {
     let name: String = name.iter().map(part).collect();
     let place = place();
     let mut opener = Opener::default();
-    let inputs = [&place.input, &place.input];
-    let question = opener.admit(inputs, Root::Mesh, name.clone(), limit);
+    let input = Some(&place.input);
+    let question = opener.admit(input, Root::Mesh, name.clone(), limit);
     let question = question.expect("the first question");
-    let second = opener.admit(inputs, Root::Views, name.clone(), limit);
+    let second = opener.admit(input, Root::Views, name.clone(), limit);
     assert!(second.is_err(), "one at a time");
     let Opened { outcome, file } = place.runtime.block_on(question.answer());
     let (size, file) = match (outcome, file) {

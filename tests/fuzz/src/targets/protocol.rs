@@ -2,7 +2,7 @@
 //! frozen or handed on that should not be, no role counts as done without its tables, and what they say about themselves
 //! stays harmless lines in the report.
 //!
-//! Follows `job/hear.rs` packet by packet, with [`supervisor::stock`], [`supervisor::feed`], [`supervisor::watch`] and
+//! Follows `job/hear.rs` packet by packet, with [`supervisor::table_store`], [`supervisor::dispatcher`], [`supervisor::watch`] and
 //! [`supervisor::report`] as they are, and without processes. [`Op`] lists what a child can do.
 
 mod children;

@@ -15,12 +15,13 @@ use proto::sandbox::Sandbox;
 use proto::table::{Refined, ViewHeader};
 use proto::wire;
 use serde_json::Value;
-use supervisor::feed::{Feed, Handed, Parcel, encode_views};
-use supervisor::job::Spec;
+use supervisor::child::{Handed, Parcel};
+use supervisor::dispatcher::{Dispatcher, encode_views};
+use supervisor::job::{Kind, Spec};
 use supervisor::ladder::Rung;
 use supervisor::opener::Question;
 use supervisor::report::Report;
-use supervisor::stock::Stock;
+use supervisor::table_store::TableStore;
 use supervisor::watch::{STALL_FLOOR, Watch, stall_cap};
 use supervisor::words::{adapter, printable};
 
@@ -30,7 +31,7 @@ use crate::targets::harmless;
 
 /// One process, and what it was sent.
 struct Child {
-    feed: Feed,
+    dispatcher: Dispatcher,
     watch: Watch,
     /// What a bake is asked to make.
     product: Product,
@@ -57,7 +58,7 @@ struct Granted {
 /// See the head of this file.
 pub(super) struct Children {
     spec: &'static Spec,
-    stock: Stock,
+    tables: TableStore,
     report: Report,
     /// By role; none: not spawned.
     children: [Option<Child>; 3],
@@ -75,18 +76,16 @@ impl Children {
         let spec = spec(preview);
         let mut children = Self {
             spec,
-            stock: Stock::new(spec.texture_size),
+            tables: TableStore::new(spec.texture_size),
             report: Report::new(spec),
-            children: [
-                Some(Child::new(Role::Prepare, Product::Texture)),
-                Some(Child::new(Role::Bake, Product::Texture)),
-                None,
-            ],
+            children: [None, None, None],
             granted: HashMap::new(),
             views: Vec::new(),
             finished: false,
         };
-        children.feed();
+        children.start(Role::Prepare, Product::Texture);
+        children.start(Role::Bake, Product::Texture);
+        children.dispatch();
         children
     }
 
@@ -154,7 +153,7 @@ impl Children {
                 self.hear(role, FromChild::Progress { phase, done, total });
             }
         }
-        self.feed();
+        self.dispatch();
         self.agree();
     }
 
@@ -174,7 +173,7 @@ impl Children {
             // No job here leaves the texture's edge to it.
             FromChild::Hello { .. } | FromChild::Chosen { .. } => Err(Violation),
             FromChild::Allocate { .. } | FromChild::Filled { .. } | FromChild::Verified { .. }
-                if !child.feed.started() =>
+                if !child.dispatcher.started() =>
             {
                 Err(Violation)
             }
@@ -198,7 +197,7 @@ impl Children {
                 pipelines,
             } => {
                 let expected = role == Role::Bake && !std::mem::replace(&mut child.ready, true);
-                assert_eq!(child.feed.ready(), expected, "bake is ready, once");
+                assert_eq!(child.dispatcher.ready(), expected, "bake is ready, once");
                 if !expected {
                     return Err(Violation);
                 }
@@ -218,7 +217,11 @@ impl Children {
             }
             FromChild::Compiled => {
                 let expected = child.ready && !std::mem::replace(&mut child.compiled, child.ready);
-                assert_eq!(child.feed.compile(), expected, "compiled after ready, once");
+                assert_eq!(
+                    child.dispatcher.compile(),
+                    expected,
+                    "compiled after ready, once"
+                );
                 expected.then_some(()).ok_or(Violation)
             }
             // Nothing is kept here.
@@ -230,11 +233,15 @@ impl Children {
                 table: Table::Pipelines,
             } => Err(Violation),
             FromChild::Open { root, name, limit } => {
-                if role != Role::Prepare || !child.feed.started() {
+                if role != Role::Prepare || !child.dispatcher.started() {
                     return Err(Violation);
                 }
-                let inputs = [&self.spec.mesh, &self.spec.views];
-                let question = child.feed.opener.admit(inputs, root, name, limit).ok();
+                let input = match root {
+                    Root::Mesh => Some(&self.spec.mesh),
+                    Root::Views | Root::Pictures => Some(&self.spec.views),
+                    Root::Second => None,
+                };
+                let question = child.dispatcher.opener.admit(input, root, name, limit).ok();
                 assert_eq!(
                     question.is_some(),
                     child.question.is_none(),
@@ -246,7 +253,7 @@ impl Children {
             FromChild::Allocate { table, bytes } => self.allocate(role, table, bytes),
             FromChild::Filled { table } => self.fill(role, table),
             FromChild::Verified { table, sha256 } => {
-                let verified = self.stock.verify(role, table, sha256);
+                let verified = self.tables.verify(role, table, sha256);
                 let filled = self.granted.get(&table).is_some_and(|table| table.filled);
                 assert!(
                     verified.is_err() || (filled && table.is_file()),
@@ -255,16 +262,16 @@ impl Children {
                 verified.map_err(|_| Violation)
             }
             FromChild::Delivered { views } => {
-                let all = role == Role::Prepare && self.stock.deliver(views);
+                let all = role == Role::Prepare && self.tables.deliver(views);
                 assert!(!all || views as usize == self.views.len(), "all are there");
                 all.then_some(()).ok_or(Violation)
             }
             FromChild::Again => {
-                let may = role == Role::Bake && child.feed.again();
+                let may = role == Role::Bake && child.dispatcher.again();
                 may.then_some(()).ok_or(Violation)
             }
             FromChild::Done(done) => {
-                if !child.feed.ended() {
+                if !child.dispatcher.ended() {
                     return Err(Violation);
                 }
                 self.complete(role, done)
@@ -277,7 +284,7 @@ impl Children {
     }
 
     fn allocate(&mut self, role: Role, table: Table, bytes: u64) -> Result<(), Violation> {
-        let Ok(blob) = self.stock.allocate(role, table, bytes) else {
+        let Ok(blob) = self.tables.allocate(role, table, bytes) else {
             return Err(Violation);
         };
         assert_eq!(owner(table), role, "a role gets only its own tables");
@@ -295,7 +302,7 @@ impl Children {
     }
 
     fn fill(&mut self, role: Role, table: Table) -> Result<(), Violation> {
-        if self.stock.fill(role, table).is_err() {
+        if self.tables.fill(role, table).is_err() {
             return Err(Violation);
         }
         let granted = self.granted.get_mut(&table).expect("filled after granted");
@@ -319,7 +326,7 @@ impl Children {
         let preview = self.spec.preview.is_some();
         let child = self.children[role as usize].as_ref();
         let product = child.map_or(Product::Texture, |child| child.product);
-        if self.stock.complete(role, &done, preview, product).is_err() {
+        if self.tables.complete(role, &done, preview, product).is_err() {
             return Err(Violation);
         }
         for (table, granted) in &self.granted {
@@ -333,7 +340,7 @@ impl Children {
         match (role, &done) {
             (Role::Prepare, Done::Prepare(summary)) => {
                 let holdout = self.views.iter().filter(|view| view.1).count();
-                assert!(filled(Table::Mesh) && filled(Table::Surface) && self.stock.delivered());
+                assert!(filled(Table::Mesh) && filled(Table::Surface) && self.tables.delivered());
                 assert!(holdout < self.views.len(), "some view is for the fit");
                 assert_eq!(summary.holdout_views as usize, holdout);
                 assert_eq!(summary.views as usize + holdout, self.views.len());
@@ -344,8 +351,8 @@ impl Children {
                 let texture = product == Product::Texture;
                 assert_eq!(filled(Table::Texture), texture, "what was asked for");
                 assert_eq!(filled(Table::Colours), !texture, "and nothing else");
-                assert!(self.stock.prepared());
-                if let Some(refined) = self.stock.filled(Table::Refined) {
+                assert!(self.tables.prepared());
+                if let Some(refined) = self.tables.filled(Table::Refined) {
                     let fitted = self.views.iter().filter(|view| !view.1).count();
                     assert_eq!(refined.len(), Refined::byte_len_of(fitted), "of each view");
                 }
@@ -362,15 +369,14 @@ impl Children {
         match role {
             Role::Prepare => {}
             Role::Bake => {
-                let keep = encode_views(self.stock.views(), preview);
-                self.stock.release_bake_inputs(&keep);
+                let keep = encode_views(self.tables.views(), preview);
+                self.tables.release_bake_inputs(&keep);
                 self.granted.retain(|table, _| match table {
                     Table::Surface => false,
                     Table::View(index) => keep.contains(index),
                     _ => true,
                 });
-                let encode = Child::new(Role::Encode, Product::Texture);
-                self.children[Role::Encode as usize] = Some(encode);
+                self.start(Role::Encode, Product::Texture);
             }
             Role::Encode => self.finished = true,
         }
@@ -382,7 +388,7 @@ impl Children {
         if let Some(child) = &mut self.children[role as usize]
             && child.question.take().is_some()
         {
-            child.feed.opener.answered();
+            child.dispatcher.opener.answered();
         }
     }
 
@@ -399,20 +405,31 @@ impl Children {
             Product::Texture => Product::VertexColours,
             Product::VertexColours => Product::Texture,
         };
-        *child = Child::new(role, product);
+        self.start(role, product);
         self.withdraw(role);
-        let bake = &mut self.children[Role::Bake as usize];
+        let bake = &self.children[Role::Bake as usize];
         if role == Role::Prepare
             && let Some(bake) = bake
             && bake.started
         {
-            *bake = Child::new(Role::Bake, bake.product);
+            self.start(Role::Bake, bake.product);
             self.withdraw(Role::Bake);
         }
     }
 
+    /// A fresh process in place of the role's last.
+    fn start(&mut self, role: Role, product: Product) {
+        let rung = Rung {
+            product,
+            ..Rung::default()
+        };
+        let assignment = Kind::Bake(self.spec).assignment(role, &rung, &self.tables);
+        let child = Child::new(role, product, Dispatcher::new(assignment));
+        self.children[role as usize] = Some(child);
+    }
+
     fn withdraw(&mut self, role: Role) {
-        self.stock.discard(role);
+        self.tables.discard(role);
         self.granted.retain(|_, granted| granted.owner != role);
         if role == Role::Prepare {
             self.views.clear();
@@ -433,7 +450,7 @@ impl Children {
     }
 
     /// Sends what can be sent, and checks that it is what the child may get.
-    fn feed(&mut self) {
+    fn dispatch(&mut self) {
         for role in [Role::Prepare, Role::Bake, Role::Encode] {
             let Some(child) = &mut self.children[role as usize] else {
                 continue;
@@ -441,22 +458,17 @@ impl Children {
             if child.answered {
                 continue;
             }
-            let parcels = match role {
-                Role::Prepare => child.feed.for_prepare(self.spec),
-                Role::Bake => child.feed.for_bake(self.spec, &self.stock, || true),
-                Role::Encode => child.feed.for_encode(self.spec, &self.stock),
-            };
-            for parcel in parcels {
+            for parcel in child.dispatcher.next(&self.tables, || true) {
                 child.receives(role, &parcel);
             }
         }
     }
 
-    /// The stock knows what the model knows.
+    /// The table store knows what the model knows.
     fn agree(&self) {
-        assert_eq!(self.stock.views(), self.views);
+        assert_eq!(self.tables.views(), self.views);
         for (table, granted) in &self.granted {
-            let known = self.stock.filled(*table);
+            let known = self.tables.filled(*table);
             assert_eq!(known.is_some(), granted.filled, "{table:?}");
         }
     }
@@ -473,15 +485,11 @@ impl Children {
 }
 
 impl Child {
-    fn new(role: Role, product: Product) -> Self {
+    fn new(role: Role, product: Product, dispatcher: Dispatcher) -> Self {
         let mut watch = Watch::new(STALL_FLOOR, stall_cap(role), Instant::now());
         watch.hello();
-        let rung = Rung {
-            product,
-            ..Rung::default()
-        };
         Self {
-            feed: Feed::new(rung),
+            dispatcher,
             watch,
             product,
             warmed: false,

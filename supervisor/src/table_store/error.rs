@@ -5,9 +5,9 @@ use proto::limits::MAX_TOTAL_VIEW_BYTES;
 use proto::message::{Role, Table};
 use proto::table::TableError;
 
-/// Why a child's wish is not granted. All but [`StockError::Memory`] break the protocol.
+/// Why a child's wish is not granted. All but [`TableStoreError::Memory`] break the protocol.
 #[derive(Debug, thiserror::Error)]
-pub enum StockError {
+pub enum TableStoreError {
     /// Not this role's table.
     #[error("{role} has no business with table {table:?}", role = .0.name(), table = .1)]
     Foreign(Role, Table),

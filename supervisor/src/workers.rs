@@ -1,4 +1,4 @@
-//! Worker threads (`hands`) for calls that may block. One thread lives as long as this process; others join it while it
+//! Worker threads for calls that may block. One thread lives as long as this process; others join it while it
 //! is busy.
 //!
 //! A file system that does not answer blocks a thread, not the supervisor, and the next caller gets another thread.
@@ -21,15 +21,15 @@ const IDLE: Duration = Duration::from_secs(1);
 
 type Work = Box<dyn FnOnce() + Send>;
 
-static HANDS: Hands = Hands::new();
+static WORKERS: Workers = Workers::new();
 
 /// Runs `work` on another thread. If it panics, no answer arrives.
-pub fn give<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> oneshot::Receiver<T> {
-    HANDS.give(work)
+pub fn run<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> oneshot::Receiver<T> {
+    WORKERS.run(work)
 }
 
 #[derive(Debug)]
-struct Hands {
+struct Workers {
     desk: Mutex<Desk>,
     called: Condvar,
 }
@@ -56,7 +56,7 @@ impl std::fmt::Debug for Desk {
     }
 }
 
-impl Hands {
+impl Workers {
     const fn new() -> Self {
         Self {
             desk: Mutex::new(Desk {
@@ -68,7 +68,7 @@ impl Hands {
         }
     }
 
-    fn give<T: Send + 'static>(
+    fn run<T: Send + 'static>(
         &'static self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> oneshot::Receiver<T> {
@@ -143,41 +143,41 @@ mod tests {
 
     use super::*;
 
-    fn fresh() -> &'static Hands {
-        Box::leak(Box::new(Hands::new()))
+    fn fresh() -> &'static Workers {
+        Box::leak(Box::new(Workers::new()))
     }
 
     #[test]
     fn work_that_blocks_holds_up_nobody_else() {
-        let hands = fresh();
+        let workers = fresh();
         let (release, blocked) = mpsc::channel::<()>();
-        let held = hands.give(move || blocked.recv().is_ok());
+        let held = workers.run(move || blocked.recv().is_ok());
         for number in 0..100 {
-            assert_eq!(hands.give(move || number).blocking_recv(), Ok(number));
+            assert_eq!(workers.run(move || number).blocking_recv(), Ok(number));
         }
         release.send(()).expect("it waits");
         assert_eq!(held.blocking_recv(), Ok(true));
-        assert!(hands.desk().threads <= MOST, "{:?}", hands.desk());
+        assert!(workers.desk().threads <= MOST, "{:?}", workers.desk());
     }
 
     #[test]
     fn a_panic_ends_the_work_alone() {
-        let hands = fresh();
+        let workers = fresh();
         for _ in 0..MOST / 2 {
-            let panics = hands.give(|| -> u32 { panic!("planned") });
+            let panics = workers.run(|| -> u32 { panic!("planned") });
             assert!(panics.blocking_recv().is_err());
         }
-        assert_eq!(hands.give(|| 7).blocking_recv(), Ok(7));
-        assert!(hands.desk().threads <= MOST, "{:?}", hands.desk());
+        assert_eq!(workers.run(|| 7).blocking_recv(), Ok(7));
+        assert!(workers.desk().threads <= MOST, "{:?}", workers.desk());
     }
 
     #[test]
     fn all_work_is_done_though_most_of_it_waits() {
-        let hands = fresh();
-        let answers: Vec<_> = (0..1000).map(|k| hands.give(move || k)).collect();
+        let workers = fresh();
+        let answers: Vec<_> = (0..1000).map(|k| workers.run(move || k)).collect();
         for (k, answer) in answers.into_iter().enumerate() {
             assert_eq!(answer.blocking_recv(), Ok(k));
         }
-        assert!(hands.desk().threads <= MOST);
+        assert!(workers.desk().threads <= MOST);
     }
 }
