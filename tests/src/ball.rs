@@ -5,11 +5,12 @@
 
 use std::f64::consts::PI;
 use std::fmt::Write as _;
-use std::fs::{self, File};
-use std::io::BufWriter;
+use std::fs;
 use std::path::Path;
 
 use serde_json::{Value, json};
+
+use crate::picture::Picture;
 
 /// A point or direction.
 pub type Vector = [f64; 3];
@@ -280,16 +281,17 @@ impl Views {
             let all = mean.into_iter().chain([alpha]).take(width);
             bytes.extend(all.map(|x| (x * 255.0).round() as u8));
         }
-        let file = BufWriter::new(File::create(path).expect("a picture"));
-        let edge = self.edge as u32;
-        let mut encoder = png::Encoder::new(file, edge, edge);
-        encoder.set_color(if width == 4 {
-            png::ColorType::Rgba
-        } else {
-            png::ColorType::Rgb
-        });
-        let mut writer = encoder.write_header().expect("a header");
-        writer.write_image_data(&bytes).expect("pixels");
+        let colour = match width {
+            4 => png::ColorType::Rgba,
+            _ => png::ColorType::Rgb,
+        };
+        let size = [self.edge as u32; 2];
+        Picture {
+            size,
+            colour,
+            bytes,
+        }
+        .write(path);
     }
 }
 
@@ -335,7 +337,9 @@ pub fn light(display: f64) -> f64 {
     }
 }
 
-fn display(light: f64) -> f64 {
+/// The sRGB value of linear light.
+#[must_use]
+pub fn display(light: f64) -> f64 {
     if light <= 0.003_130_8 {
         light * 12.92
     } else {

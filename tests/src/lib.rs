@@ -17,6 +17,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::Mode;
 use nix::unistd::{Pid, mkfifo};
 use rustix::process::PidfdFlags;
+use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::fault::Plan;
@@ -29,6 +30,7 @@ pub mod hand;
 pub mod history;
 pub mod host;
 pub mod made;
+pub mod picture;
 pub mod relay;
 pub mod replay;
 pub mod shapes;
@@ -39,6 +41,7 @@ pub mod stage;
 pub mod verdict;
 pub mod views;
 pub mod vulkan;
+pub mod walk;
 
 mod run;
 
@@ -65,19 +68,26 @@ pub fn names_in(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Path of a program of the workspace, beside this package's own. `saboteur` is `env!("CARGO_BIN_EXE_saboteur")`.
+/// The folder of the programs: that of the running one, or the one above that of a test.
+fn builds() -> PathBuf {
+    let here = std::env::current_exe().expect("a program has a path");
+    let folder = here.parent().expect("a folder");
+    match folder.ends_with("deps") {
+        true => folder.parent().expect("a build folder").to_owned(),
+        false => folder.to_owned(),
+    }
+}
+
+/// Path of a program of the workspace.
 ///
 /// # Panics
 /// If it has not been built.
 #[must_use]
-pub fn program(saboteur: &str, name: &str) -> PathBuf {
-    let path = Path::new(saboteur).with_file_name(name);
-    assert!(
-        path.exists(),
-        "{} is not there: cargo build --release --workspace --bins",
-        path.display()
-    );
-    path
+pub fn program(name: &str) -> PathBuf {
+    built(
+        builds().join(name),
+        "cargo build --release --workspace --lib --bins",
+    )
 }
 
 /// Path of a program of the workspace that is built with the feature `failpoints`.
@@ -85,18 +95,57 @@ pub fn program(saboteur: &str, name: &str) -> PathBuf {
 /// # Panics
 /// If it has not been built.
 #[must_use]
-pub fn with_failpoints(saboteur: &str, name: &str) -> PathBuf {
-    let builds = Path::new(saboteur).parent().and_then(Path::parent);
-    let path = builds
-        .expect("a build folder")
-        .join("failpoints")
-        .join(name);
-    assert!(
-        path.exists(),
-        "{} is not there: ./run.sh test builds it",
-        path.display()
-    );
+pub fn with_failpoints(name: &str) -> PathBuf {
+    built(
+        builds().with_file_name("failpoints").join(name),
+        "./run.sh test builds it",
+    )
+}
+
+fn built(path: PathBuf, how: &str) -> PathBuf {
+    assert!(path.exists(), "{} is not there: {how}", path.display());
     path
+}
+
+/// The words of a text: `words("--device cpu")` for `["--device", "cpu"]`.
+#[must_use]
+pub fn words(text: &str) -> Vec<&str> {
+    text.split_whitespace().collect()
+}
+
+/// A file of the sample set.
+#[must_use]
+pub fn sample(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("data/spot")
+        .join(name)
+}
+
+/// A number of a JSON document.
+///
+/// # Panics
+/// If it is none.
+#[must_use]
+pub fn number(value: &Value) -> f64 {
+    value
+        .as_f64()
+        .unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+/// A JSON document.
+///
+/// # Panics
+/// If the file cannot be read or holds none.
+#[must_use]
+pub fn read_json(path: &Path) -> Value {
+    let bytes = fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    serde_json::from_slice(&bytes).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The Vulkan adapter of the tests.
+#[must_use]
+pub fn adapter() -> String {
+    std::env::var("KILN_TEST_ADAPTER").unwrap_or_else(|_unset| "llvmpipe".to_owned())
 }
 
 /// A folder for one test: inputs, an output folder, and the worker under test.
@@ -113,16 +162,13 @@ impl Bench {
     /// # Panics
     /// If the folder cannot be created.
     #[must_use]
-    pub fn new(saboteur: &str, plan: &Plan) -> Self {
-        let mut bench = Self::bare(saboteur);
-        let link = bench.path("kiln-baker");
-        symlink(saboteur, &link).expect("a link to the saboteur");
+    pub fn new(plan: &Plan) -> Self {
+        let bench = Self::with(program("kiln"), &program("saboteur"));
         for pipe in ["alive", "told"] {
             mkfifo(&bench.path(pipe), Mode::S_IRWXU).expect("a pipe");
         }
         fs::write(bench.path("mesh.glb"), MESH_TEXT).expect("a mesh");
         fs::write(bench.path("transforms.json"), "{}").expect("views");
-        bench.baker = link;
         bench.set_plan(plan);
         bench
     }
@@ -132,40 +178,45 @@ impl Bench {
     /// # Panics
     /// If the folder cannot be made, or the programs are not built.
     #[must_use]
-    pub fn real(saboteur: &str) -> Self {
-        let mut bench = Self::bare(saboteur);
-        // A path of the bench's own distinguishes its workers from those of other tests.
-        let link = bench.path("kiln-baker");
-        symlink(program(saboteur, "kiln-baker"), &link).expect("a link to the worker");
-        bench.baker = link;
-        bench
+    pub fn real() -> Self {
+        Self::with(program("kiln"), &program("kiln-baker"))
     }
 
-    /// A bench with the real programs, built so that `KILN_FAILPOINTS` makes them fail, and the inputs of [`sphere`].
+    /// A bench with the real worker and the inputs of [`sphere`].
     ///
     /// # Panics
-    /// If the folder cannot be made, or the programs are not built.
+    /// As [`Self::real`].
     #[must_use]
-    pub fn real_with_failpoints(saboteur: &str) -> Self {
-        let mut bench = Self::bare(saboteur);
-        let link = bench.path("kiln-baker");
-        symlink(with_failpoints(saboteur, "kiln-baker"), &link).expect("a link to the worker");
-        bench.kiln = with_failpoints(saboteur, "kiln");
-        bench.baker = link;
+    pub fn sphere() -> Self {
+        let bench = Self::real();
         sphere::write(bench.folder.path());
         bench
     }
 
-    fn bare(saboteur: &str) -> Self {
+    /// As [`Self::sphere`], with programs that `KILN_FAILPOINTS` makes fail.
+    ///
+    /// # Panics
+    /// As [`Self::real`].
+    #[must_use]
+    pub fn real_with_failpoints() -> Self {
+        let bench = Self::with(with_failpoints("kiln"), &with_failpoints("kiln-baker"));
+        sphere::write(bench.folder.path());
+        bench
+    }
+
+    /// A link of the bench's own to the worker distinguishes its workers from those of other tests.
+    fn with(kiln: PathBuf, worker: &Path) -> Self {
         let folder = tempfile::Builder::new()
             .prefix("kiln-test-")
             .tempdir()
             .expect("a folder");
         fs::create_dir(folder.path().join("out")).expect("a folder");
+        let baker = folder.path().join("kiln-baker");
+        symlink(worker, &baker).expect("a link to the worker");
         Self {
             folder,
-            kiln: program(saboteur, "kiln"),
-            baker: PathBuf::new(),
+            kiln,
+            baker,
         }
     }
 
@@ -205,55 +256,115 @@ impl Bench {
     /// `kiln bake` of a list of jobs with the bench's saboteurs, which keep nothing of crashes; arguments are to be added.
     #[must_use]
     pub fn kiln_with_saboteurs(&self) -> Command {
-        let mut command = self.kiln();
-        command
-            .args(["bake", "--insecure-no-sandbox", "--crash-folder", "none"])
-            .arg("--baker")
-            .arg(&self.baker);
-        command
+        self.command(&words("bake --insecure-no-sandbox --crash-folder none"))
     }
 
     /// `kiln bake` of the bench's own inputs with `--json`, and `more`.
     #[must_use]
     pub fn bake(&self, more: &[&str]) -> Command {
-        let mut command = self.kiln();
-        command.args([
-            "bake",
-            "mesh.glb",
-            "--views",
-            "transforms.json",
-            "-o",
-            "out/out.glb",
-            "--json",
-        ]);
+        let mut command = self.command(&words(
+            "bake mesh.glb --views transforms.json -o out/out.glb --json",
+        ));
         command
-            .args(["--texture-size", "256", "--insecure-no-sandbox", "--baker"])
-            .arg(&self.baker)
+            .args(words("--texture-size 256 --insecure-no-sandbox"))
             .args(more);
         command
     }
 
-    /// `kiln bake` with the real worker on the processor, which gives the same result everywhere. `more` follows mesh
-    /// and views.
+    /// `kiln` with these arguments and the bench's worker.
     #[must_use]
-    pub fn bake_for_real(&self, mesh: &Path, views: &Path, more: &[&str]) -> Command {
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = self.kiln();
+        command.args(arguments).arg("--baker").arg(&self.baker);
+        command
+    }
+
+    /// `kiln bake` with the real worker on the processor, which gives the same result everywhere. `more` follows mesh
+    /// and views; it may name another output or device.
+    #[must_use]
+    pub fn bake_for_real(
+        &self,
+        mesh: impl AsRef<Path>,
+        views: impl AsRef<Path>,
+        more: &[&str],
+    ) -> Command {
         self.bake_for_people(mesh, views, &[&["--json"], more].concat())
     }
 
     /// As [`Self::bake_for_real`], with text instead of JSON.
     #[must_use]
-    pub fn bake_for_people(&self, mesh: &Path, views: &Path, more: &[&str]) -> Command {
+    pub fn bake_for_people(
+        &self,
+        mesh: impl AsRef<Path>,
+        views: impl AsRef<Path>,
+        more: &[&str],
+    ) -> Command {
         let mut command = self.kiln();
-        command.arg("bake").arg(mesh).arg("--views").arg(views);
         command
-            .args(["-o", "out/out.glb"])
-            .arg("--baker")
-            .arg(&self.baker)
-            .args(more);
-        if !more.contains(&"--device") {
-            command.args(["--device", "cpu"]);
+            .arg("bake")
+            .arg(mesh.as_ref())
+            .arg("--views")
+            .arg(views.as_ref());
+        command.arg("--baker").arg(&self.baker).args(more);
+        for default in [["-o", "out/out.glb"], ["--device", "cpu"]] {
+            if !more.contains(&default[0]) {
+                command.args(default);
+            }
         }
         command
+    }
+
+    /// Runs [`Self::bake_for_real`] to its end.
+    #[must_use]
+    pub fn baked(&self, mesh: impl AsRef<Path>, views: impl AsRef<Path>, more: &[&str]) -> Outcome {
+        Run::start(self.bake_for_real(mesh, views, more)).finish()
+    }
+
+    /// Runs a bake of `mesh.obj` and `transforms.json`, as [`sphere`] writes them, at draft quality into 256² texels
+    /// unless `more` says otherwise.
+    #[must_use]
+    pub fn draft(&self, more: &[&str]) -> Outcome {
+        let mut all = words("--quality draft");
+        if !more
+            .iter()
+            .any(|flag| ["--texture-size", "--vertex-colours"].contains(flag))
+        {
+            all.extend(["--texture-size", "256"]);
+        }
+        self.baked("mesh.obj", "transforms.json", &[&all, more].concat())
+    }
+
+    /// The figures of `kiln compare` for a mesh.
+    ///
+    /// # Panics
+    /// If it fails.
+    #[must_use]
+    pub fn compared(&self, mesh: impl AsRef<Path>, views: impl AsRef<Path>) -> Value {
+        let mut command = self.command(&["compare", "--json"]);
+        command
+            .arg(mesh.as_ref())
+            .arg("--views")
+            .arg(views.as_ref());
+        let outcome = Run::start(command).finish();
+        outcome.assert_code(0);
+        outcome.one("compared")["models"][0].clone()
+    }
+
+    /// The bytes of a file in the test's folder; none if it is not there.
+    #[must_use]
+    pub fn bytes(&self, name: &str) -> Option<Vec<u8>> {
+        fs::read(self.path(name)).ok()
+    }
+
+    /// The pipe by which saboteurs hear and tell; opened for both directions, so that nobody waits for the other end.
+    ///
+    /// # Panics
+    /// If it cannot be opened.
+    #[must_use]
+    pub fn told(&self) -> fs::File {
+        let mut options = fs::File::options();
+        options.read(true).write(true);
+        options.open(self.path("told")).expect("the pipe")
     }
 
     /// Runs `kiln bake` with the saboteur to its end.

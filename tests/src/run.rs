@@ -46,6 +46,40 @@ impl Outcome {
         assert_eq!(self.code, Some(code), "{stdout:#?}\n{stderr}");
     }
 
+    /// The report of a job that succeeded.
+    ///
+    /// # Panics
+    /// If it did not.
+    #[must_use]
+    pub fn report(&self) -> Value {
+        self.assert_code(0);
+        self.one("done")["report"].clone()
+    }
+
+    /// The message of a job that failed with this exit code.
+    ///
+    /// # Panics
+    /// If it did not.
+    #[must_use]
+    pub fn refusal(&self, code: i32) -> String {
+        self.assert_code(code);
+        self.one("error")["message"]
+            .as_str()
+            .expect("text")
+            .to_owned()
+    }
+
+    /// Asserts that the supervisor held as much after its last job as before its first.
+    ///
+    /// # Panics
+    /// If it did not.
+    pub fn assert_nothing_held(&self) {
+        let holds = self.all("host");
+        for key in ["open_fds", "memfds", "children", "parked"] {
+            assert_eq!(holds[0]["holds"][key], holds[1]["holds"][key], "{key}");
+        }
+    }
+
     /// All events of a kind.
     #[must_use]
     pub fn all(&self, kind: &str) -> Vec<&Value> {

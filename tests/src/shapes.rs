@@ -104,23 +104,30 @@ pub fn icosphere(times: u32) -> Shape {
             }
         }
     }
+    let mut shape = Shape {
+        positions,
+        triangles,
+    };
     for _ in 0..times {
-        let mut middles = HashMap::new();
-        let mut middle = |a: u32, b: u32, positions: &mut Vec<[f32; 3]>| {
-            *middles.entry((a.min(b), a.max(b))).or_insert_with(|| {
-                let (p, q) = (positions[a as usize], positions[b as usize]);
-                positions.push(unit(std::array::from_fn(|k| p[k] + q[k])));
+        shape = quartered(&shape, unit);
+    }
+    shape
+}
+
+/// Cuts each triangle into four; `place` moves each new vertex from the middle of its edge.
+#[must_use]
+pub fn quartered(shape: &Shape, place: impl Fn([f32; 3]) -> [f32; 3]) -> Shape {
+    let (mut positions, mut middles) = (shape.positions.clone(), HashMap::new());
+    let mut triangles = Vec::with_capacity(4 * shape.triangles.len());
+    for &[a, b, c] in &shape.triangles {
+        let [ab, bc, ca] = [(a, b), (b, c), (c, a)].map(|(p, q)| {
+            *middles.entry((p.min(q), p.max(q))).or_insert_with(|| {
+                let [p, q] = [p, q].map(|corner| shape.positions[corner as usize]);
+                positions.push(place(std::array::from_fn(|k| 0.5 * (p[k] + q[k]))));
                 positions.len() as u32 - 1
             })
-        };
-        triangles = triangles
-            .iter()
-            .flat_map(|&[a, b, c]| {
-                let [ab, bc, ca] =
-                    [(a, b), (b, c), (c, a)].map(|(p, q)| middle(p, q, &mut positions));
-                [[a, ab, ca], [ab, b, bc], [ca, bc, c], [ab, bc, ca]]
-            })
-            .collect();
+        });
+        triangles.extend([[a, ab, ca], [ab, b, bc], [ca, bc, c], [ab, bc, ca]]);
     }
     Shape {
         positions,

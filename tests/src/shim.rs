@@ -54,14 +54,10 @@ pub struct Logged {
 ///
 /// # Panics
 /// If the library has not been built.
-pub fn preload(command: &mut Command, saboteur: &str, log: &Path) {
-    let library = Path::new(saboteur).with_file_name("libiofault.so");
-    assert!(
-        library.exists(),
-        "{} is not there: cargo build --release --workspace --lib --bins",
-        library.display()
-    );
-    command.env("LD_PRELOAD", library).env("IOFAULT_LOG", log);
+pub fn preload(command: &mut Command, log: &Path) {
+    command
+        .env("LD_PRELOAD", crate::program("libiofault.so"))
+        .env("IOFAULT_LOG", log);
 }
 
 /// Makes one call of the command fail.

@@ -59,6 +59,25 @@ impl Answer {
         self.json()["code"].as_str().expect("a code").to_owned()
     }
 
+    /// The id of a job that was accepted.
+    ///
+    /// # Panics
+    /// If none was.
+    #[must_use]
+    pub fn id(&self) -> String {
+        assert_eq!(self.status, 202, "{self:?}");
+        self.json()["id"].as_str().expect("an id").to_owned()
+    }
+
+    /// The status, and the code of a problem.
+    ///
+    /// # Panics
+    /// If it is not a problem.
+    #[must_use]
+    pub fn problem(&self) -> (u16, String) {
+        (self.status, self.code())
+    }
+
     fn read(stream: impl Read) -> io::Result<Self> {
         let mut stream = BufReader::new(stream);
         let (status, headers) = head(&mut stream)?;
@@ -129,18 +148,21 @@ impl Sidecar {
     /// If it does not start.
     #[must_use]
     pub fn start(bench: &Bench, more: &[&str]) -> Self {
+        let more = [&["--insecure-no-sandbox"], more].concat();
+        Self::confined(bench, &more)
+    }
+
+    /// As [`Self::start`], with workers in their sandboxes.
+    ///
+    /// # Panics
+    /// If it does not start.
+    #[must_use]
+    pub fn confined(bench: &Bench, more: &[&str]) -> Self {
         let socket = bench.path("run/kiln.sock");
-        let mut command = bench.kiln();
-        command
-            .args(["serve", "--insecure-no-sandbox", "--socket"])
-            .arg(&socket)
-            .arg("--store")
-            .arg(bench.path("store"))
-            .arg("--root")
-            .arg(bench.path(""))
-            .arg("--baker")
-            .arg(bench.baker())
-            .args(more);
+        let mut command = bench.command(&["serve"]);
+        command.arg("--socket").arg(&socket);
+        command.arg("--store").arg(bench.path("store"));
+        command.arg("--root").arg(bench.path("")).args(more);
         Self::spawn(command, socket)
     }
 
@@ -214,6 +236,23 @@ impl Sidecar {
             ("idempotency-key", key),
         ];
         self.send("POST", "/v1/jobs", &headers, spec.to_string().as_bytes())
+    }
+
+    /// Uploads a file; gives its name and the status.
+    #[must_use]
+    pub fn put(&self, bytes: &[u8]) -> (String, u16) {
+        let name = sha256(bytes);
+        let answer = self.send("PUT", &format!("/v1/blobs/{name}"), &[], bytes);
+        (name, answer.status)
+    }
+
+    /// Waits until a job bakes.
+    ///
+    /// # Panics
+    /// If it does not come so far.
+    pub fn wait_baking(&self, id: &str) {
+        let events = self.events(id, None, |told| told.data["state"] == "baking");
+        assert_eq!(events.last().expect("events").data["state"], "baking");
     }
 
     fn open(

@@ -51,7 +51,7 @@ fn the_sample_gets_a_row_measured_on_views_that_were_not_fitted() {
     );
     let table = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(
-        table.contains("\nspot ") && table.contains("held-out"),
+        table.contains("| spot |") && table.contains("held-out"),
         "{table}"
     );
     assert!(kept.join("spot-draft.glb").is_file());

@@ -3,13 +3,11 @@
 use std::process::{Command, Output};
 
 use kiln_tests::fault::{Fault, Plan, Step};
-use kiln_tests::{Bench, Run};
+use kiln_tests::{Bench, Run, words};
 use proto::message::{Code, Role};
 
-const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
-
 fn bench() -> Bench {
-    Bench::new(SABOTEUR, &Plan::healthy())
+    Bench::new(&Plan::healthy())
 }
 
 fn kiln(bench: &Bench, arguments: &[&str]) -> Output {
@@ -23,12 +21,11 @@ fn arguments<'a>(mesh: &'a str, views: &'a str, output: &'a str) -> [&'a str; 6]
 
 /// `kiln bake` of the bench's own inputs, for people.
 fn bake(bench: &Bench, more: &[&str]) -> Command {
-    let mut command = bench.kiln();
-    command
-        .args(arguments("mesh.glb", ".", "out/out.glb"))
-        .args(["--insecure-no-sandbox", "--crash-folder", "none", "--baker"])
-        .arg(bench.path("kiln-baker"))
-        .args(more);
+    let mut command = bench.command(&arguments("mesh.glb", ".", "out/out.glb"));
+    if !more.contains(&"--crash-folder") {
+        command.args(["--crash-folder", "none"]);
+    }
+    command.arg("--insecure-no-sandbox").args(more);
     command
 }
 
@@ -52,35 +49,29 @@ fn refused(bench: &Bench, arguments: &[&str], code: i32) -> String {
 fn bad_flags_are_told_in_one_line_with_64() {
     let bench = bench();
     let bake = arguments("mesh.glb", "transforms.json", "out/out.glb");
-    for (more, words) in [
-        (vec!["--texture-size", "1000000"], "256 to 8192"),
-        (vec!["--texture-size", "258"], "multiple of 4"),
-        (vec!["--texture-size", "-4"], "--texture-size"),
-        (vec!["--simplify", "1"], "less than 1"),
-        (vec!["--simplify", "nan"], "less than 1"),
-        (vec!["--target-faces", "0"], "from 1"),
-        (
-            vec!["--target-faces", "10", "--simplify", "0.5"],
-            "cannot be used with",
-        ),
-        (vec!["--quality", "superb"], "superb"),
-        (vec!["--blend", "gamma"], "gamma"),
-        (vec!["--timeout", "0"], "above 0"),
-        (vec!["--timeout", "inf"], "above 0"),
-        (vec!["--timeout", "1e9"], "31536000 (a year) at most"),
-        (vec!["--holdout", "9999999"], "below"),
-        (vec!["--device", ""], "empty"),
-        (vec!["--qiuet"], "--quiet"),
-        (vec!["-q", "-v"], "cannot be used with"),
-        (vec!["--report", "out/out.glb"], "named twice"),
-        (vec!["--preview", "mesh.glb"], "named twice"),
-        (
-            vec!["--maps", "out", "--preview", "out/residual.png"],
-            "named twice",
-        ),
+    for (more, wanted) in [
+        ("--texture-size 1000000", "256 to 8192"),
+        ("--texture-size 258", "multiple of 4"),
+        ("--texture-size -4", "--texture-size"),
+        ("--simplify 1", "less than 1"),
+        ("--simplify nan", "less than 1"),
+        ("--target-faces 0", "from 1"),
+        ("--target-faces 10 --simplify 0.5", "cannot be used with"),
+        ("--quality superb", "superb"),
+        ("--blend gamma", "gamma"),
+        ("--timeout 0", "above 0"),
+        ("--timeout inf", "above 0"),
+        ("--timeout 1e9", "31536000 (a year) at most"),
+        ("--holdout 9999999", "below"),
+        ("--device=", "empty"),
+        ("--qiuet", "--quiet"),
+        ("-q -v", "cannot be used with"),
+        ("--report out/out.glb", "named twice"),
+        ("--preview mesh.glb", "named twice"),
+        ("--maps out --preview out/residual.png", "named twice"),
     ] {
-        let text = refused(&bench, &[&bake[..], &more].concat(), 64);
-        assert!(text.contains(words), "{words:?} is not in {text}");
+        let text = refused(&bench, &[&bake[..], &words(more)].concat(), 64);
+        assert!(text.contains(wanted), "{wanted:?} is not in {text}");
     }
     assert!(
         refused(&bench, &[], 64).contains("bake, compare, serve, submit, status, wait, cancel")
@@ -105,20 +96,14 @@ fn a_bad_flag_is_json_where_json_was_asked_for() {
 #[test]
 fn missing_inputs_are_named_before_any_work() {
     let bench = bench();
-    let text = refused(
-        &bench,
-        &arguments("no.glb", "transforms.json", "out/out.glb"),
-        66,
-    );
-    assert!(text.contains("the mesh no.glb"), "{text}");
-    let text = refused(&bench, &arguments("mesh.glb", "no.json", "out/out.glb"), 66);
-    assert!(text.contains("the views no.json"), "{text}");
-    let text = refused(
-        &bench,
-        &arguments("out", "transforms.json", "out/out.glb"),
-        66,
-    );
-    assert!(text.contains("is not a file"), "{text}");
+    for (mesh, views, words) in [
+        ("no.glb", "transforms.json", "the mesh no.glb"),
+        ("mesh.glb", "no.json", "the views no.json"),
+        ("out", "transforms.json", "is not a file"),
+    ] {
+        let text = refused(&bench, &arguments(mesh, views, "out/out.glb"), 66);
+        assert!(text.contains(words), "{words:?} is not in {text}");
+    }
     assert!(!bench.path("prepare-1").exists(), "no worker was started");
 }
 
@@ -212,23 +197,10 @@ fn standard_output_is_the_path_alone() {
 
 #[test]
 fn a_crash_is_told_to_people_with_its_last_lines() {
-    let bench = Bench::new(
-        SABOTEUR,
-        &Plan::always(Role::Bake, Step::Work, Fault::Signal(11)),
-    );
+    let bench = Bench::new(&Plan::always(Role::Bake, Step::Work, Fault::Signal(11)));
     let crashes = bench.path("crashes");
     let folder = crashes.to_str().expect("text");
-    let mut command = bench.kiln();
-    command
-        .args(arguments("mesh.glb", ".", "out/out.glb"))
-        .args([
-            "-q",
-            "--insecure-no-sandbox",
-            "--crash-folder",
-            folder,
-            "--baker",
-        ])
-        .arg(bench.path("kiln-baker"));
+    let command = bake(&bench, &["-q", "--crash-folder", folder]);
     let outcome = Run::start(command).finish();
     assert_eq!(outcome.code, Some(70));
     assert!(outcome.stdout.is_empty());
@@ -247,10 +219,11 @@ fn a_crash_is_told_to_people_with_its_last_lines() {
 
 #[test]
 fn what_a_worker_says_is_told_in_one_line_and_a_hint() {
-    let bench = Bench::new(
-        SABOTEUR,
-        &Plan::always(Role::Prepare, Step::Work, Fault::Fail(Code::InvalidAsset)),
-    );
+    let bench = Bench::new(&Plan::always(
+        Role::Prepare,
+        Step::Work,
+        Fault::Fail(Code::InvalidAsset),
+    ));
     let outcome = Run::start(bake(&bench, &["-q"])).finish();
     assert_eq!(outcome.code, Some(65));
     assert_eq!(

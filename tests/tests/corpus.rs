@@ -4,13 +4,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use kiln_tests::verdict::{Verdict, in_parallel, judge};
-use kiln_tests::{Bench, glb};
+use kiln_tests::verdict::{Verdict, judge};
+use kiln_tests::walk::{all_right, cores, in_parallel};
+use kiln_tests::{Bench, glb, words};
 use nix::sys::resource::{UsageWho, getrusage};
 use serde::Deserialize;
 use serde_json::Value;
 
-const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
 /// What a case may take, whatever is wrong with it.
 const TIME: Duration = Duration::from_secs(20);
 /// What all processes of a job may hold, in KiB.
@@ -97,7 +97,7 @@ fn bake(bench: &Bench, corpus: &Path, case: &Case, more: &[&str]) -> std::proces
 
 /// Runs one case, with flags; gives its bench where it made a GLB, and otherwise its refusal.
 fn run(corpus: &Path, case: &Case, control: &Case, more: &[&str]) -> Result<Option<Bench>, String> {
-    let bench = Bench::real(SABOTEUR);
+    let bench = Bench::real();
     let (verdict, time) = judge(&bench, bake(&bench, corpus, case, more))?;
     // Repair looks at a mesh from all around.
     let limit = if more.is_empty() { TIME } else { 3 * TIME };
@@ -129,16 +129,7 @@ fn every_case_of_the_corpus_ends_as_its_manifest_says() {
     let cases = cases(&corpus);
     let control = cases.iter().find(|case| case.id == "control_good");
     let control = control.expect("a control");
-    let results = in_parallel(&cases, |case| run(&corpus, case, control, &[]));
-    let mut failures = Vec::new();
-    let mut baked = Vec::new();
-    for (case, result) in cases.iter().zip(results) {
-        match result {
-            Ok(bench) => baked.extend(bench),
-            Err(error) => failures.push(format!("{} ({}): {error}", case.id, case.why)),
-        }
-    }
-    assert!(failures.is_empty(), "{failures:#?}");
+    hold(&corpus, &cases.iter().collect::<Vec<_>>(), control, &[]);
 
     // The largest of all processes that ran, four times over, bounds what those of any one job held together.
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN).expect("the kernel counts");
@@ -147,19 +138,18 @@ fn every_case_of_the_corpus_ends_as_its_manifest_says() {
         (1..=MEMORY_KIB / PROCESSES).contains(&largest),
         "a process held {largest} KiB"
     );
+}
 
-    glb::assert_valid(&baked);
+/// Runs cases, and validates every GLB.
+fn hold(corpus: &Path, cases: &[&Case], control: &Case, more: &[&str]) {
+    let results = in_parallel(cores(), cases, |case| run(corpus, case, control, more));
+    let baked = all_right(cases, results, |case| format!("{} ({})", case.id, case.why));
+    glb::assert_valid(&baked.into_iter().flatten().collect::<Vec<_>>());
 }
 
 #[test]
 fn every_mesh_of_the_corpus_passes_through_all_of_repair() {
-    const REPAIR: [&str; 5] = [
-        "--weld",
-        "--orient",
-        "--remove-unseen",
-        "--fill-holes",
-        "--hole-edges=512",
-    ];
+    let repair = words("--weld --orient --remove-unseen --fill-holes --hole-edges=512");
     let corpus = corpus();
     let cases = cases(&corpus);
     let control = cases.iter().find(|case| case.id == "control_good");
@@ -169,15 +159,5 @@ fn every_mesh_of_the_corpus_passes_through_all_of_repair() {
         .filter(|case| case.mesh != control.mesh || case.id == control.id)
         .collect();
     assert!(meshes.len() > 40, "{} meshes", meshes.len());
-    let results = in_parallel(&meshes, |case| run(&corpus, case, control, &REPAIR));
-    let mut failures = Vec::new();
-    let mut baked = Vec::new();
-    for (case, result) in meshes.iter().zip(results) {
-        match result {
-            Ok(bench) => baked.extend(bench),
-            Err(error) => failures.push(format!("{} ({}): {error}", case.id, case.why)),
-        }
-    }
-    assert!(failures.is_empty(), "{failures:#?}");
-    glb::assert_valid(&baked);
+    hold(&corpus, &meshes, control, &repair);
 }

@@ -5,30 +5,26 @@ use kiln_tests::host::after;
 use kiln_tests::{Bench, Outcome, Run, made};
 use proto::message::{Code, Role};
 
-const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
 const ROLES: [Role; 3] = [Role::Prepare, Role::Bake, Role::Encode];
 
 fn run(plan: &Plan) -> (Bench, Outcome) {
-    let bench = Bench::new(SABOTEUR, plan);
+    let bench = Bench::new(plan);
     let outcome = bench.run(&["--holdout", "1"]);
     (bench, outcome)
 }
 
-/// The same role dies twice: exit code, words, and nothing left.
-fn fatal(role: Role, step: Step, fault: Fault, code: &str, exit: i32, words: &[&str]) {
+/// The same role dies twice: code 70, words, and nothing left.
+fn fatal(role: Role, step: Step, fault: Fault, words: &[&str]) {
     let (bench, outcome) = run(&Plan::always(role, step, fault.clone()));
-    let context = format!(
-        "{role:?} {step:?} {fault:?}: {:#?}\n{}",
-        outcome.stdout, outcome.stderr
-    );
-    assert_eq!(outcome.code, Some(exit), "{context}");
+    let context = format!("{role:?} {step:?} {fault:?}: {outcome:#?}");
+    let message = outcome.refusal(70);
     let error = outcome.one("error");
+    let told = (error["code"].as_str(), error["role"].as_str());
     assert_eq!(
-        (error["code"].as_str(), error["role"].as_str()),
-        (Some(code), Some(role.name())),
+        told,
+        (Some("worker_crashed"), Some(role.name())),
         "{context}"
     );
-    let message = error["message"].as_str().expect("a message");
     for word in words {
         assert!(message.contains(word), "{word:?} is not in {message:?}");
     }
@@ -44,10 +40,7 @@ fn fatal(role: Role, step: Step, fault: Fault, code: &str, exit: i32, words: &[&
 /// One death, then all goes well.
 fn forgiven(role: Role, step: Step, fault: Fault) {
     let (bench, outcome) = run(&Plan::once(role, step, fault.clone()));
-    let context = format!(
-        "{role:?} {step:?} {fault:?}: {:#?}\n{}",
-        outcome.stdout, outcome.stderr
-    );
+    let context = format!("{role:?} {step:?} {fault:?}: {outcome:#?}");
     assert_eq!(outcome.code, Some(0), "{context}");
     assert_eq!(outcome.one("retry")["role"], role.name(), "{context}");
     let attempts = outcome.attempts(role.name());
@@ -79,43 +72,24 @@ fn one_segfault_at_any_step_of_any_role_is_forgiven() {
 }
 
 #[test]
-fn a_second_segfault_names_role_signal_and_phase() {
-    let words = [
-        "bake died by SIGSEGV",
-        "while fitting",
-        "(phase fit)",
-        "twice",
-    ];
-    fatal(
+fn a_second_death_names_role_signal_and_phase() {
+    let segfault = |role, words: [&str; 3]| fatal(role, Step::Work, Fault::Signal(11), &words);
+    segfault(
         Role::Bake,
-        Step::Work,
-        Fault::Signal(11),
-        "worker_crashed",
-        70,
-        &words,
+        [
+            "bake died by SIGSEGV",
+            "while fitting",
+            "(phase fit), twice",
+        ],
     );
-    let words = ["prepare died by SIGSEGV", "(phase load_mesh)", "twice"];
-    fatal(
+    segfault(
         Role::Prepare,
-        Step::Work,
-        Fault::Signal(11),
-        "worker_crashed",
-        70,
-        &words,
+        ["prepare died by SIGSEGV", "(phase load_mesh)", "twice"],
     );
-    let words = ["encode died by SIGSEGV", "(phase glb)", "twice"];
-    fatal(
+    segfault(
         Role::Encode,
-        Step::Work,
-        Fault::Signal(11),
-        "worker_crashed",
-        70,
-        &words,
+        ["encode died by SIGSEGV", "(phase glb)", "twice"],
     );
-}
-
-#[test]
-fn every_deadly_signal_is_named() {
     for (number, name) in [
         (4, "SIGILL"),
         (6, "SIGABRT"),
@@ -123,14 +97,15 @@ fn every_deadly_signal_is_named() {
         (8, "SIGFPE"),
         (9, "SIGKILL"),
     ] {
-        fatal(
-            Role::Bake,
-            Step::Start,
-            Fault::Signal(number),
-            "worker_crashed",
-            70,
-            &["bake died by", name],
-        );
+        let words = ["bake died by", name];
+        fatal(Role::Bake, Step::Start, Fault::Signal(number), &words);
+    }
+    for (role, step) in [
+        (Role::Bake, Step::Work),
+        (Role::Prepare, Step::Filled),
+        (Role::Encode, Step::HalfTable),
+    ] {
+        fatal(role, step, Fault::Exit(0), &["exit code 0 and no result"]);
     }
 }
 
@@ -150,35 +125,6 @@ fn a_forbidden_system_call_is_no_chance_and_not_repeated() {
     );
     assert_eq!(outcome.attempts("bake").len(), 1);
     bench.assert_clean(&[]);
-}
-
-#[test]
-fn exit_0_without_a_result_is_a_crash() {
-    let words = ["exit code 0 and no result"];
-    fatal(
-        Role::Bake,
-        Step::Work,
-        Fault::Exit(0),
-        "worker_crashed",
-        70,
-        &words,
-    );
-    fatal(
-        Role::Prepare,
-        Step::Filled,
-        Fault::Exit(0),
-        "worker_crashed",
-        70,
-        &words,
-    );
-    fatal(
-        Role::Encode,
-        Step::HalfTable,
-        Fault::Exit(0),
-        "worker_crashed",
-        70,
-        &words,
-    );
 }
 
 #[test]
@@ -241,13 +187,7 @@ fn a_bake_fed_by_a_dead_prepare_starts_afresh_and_is_not_blamed() {
 fn a_crash_after_the_result_is_a_success() {
     for role in ROLES {
         let (bench, outcome) = run(&Plan::always(role, Step::Done, Fault::Signal(11)));
-        assert_eq!(
-            outcome.code,
-            Some(0),
-            "{role:?}: {:#?}\n{}",
-            outcome.stdout,
-            outcome.stderr
-        );
+        outcome.assert_code(0);
         assert_eq!(
             outcome.attempts(role.name()),
             [("SIGSEGV".to_owned(), "none".to_owned())]
@@ -285,7 +225,7 @@ fn a_disk_that_fails_to_read_gets_time_and_is_named_in_the_end() {
     let fail = Fault::Fail(Code::IoError);
     forgiven(Role::Prepare, Step::Work, fail.clone());
     let (bench, outcome) = run(&Plan::always(Role::Prepare, Step::Work, fail));
-    assert_eq!(outcome.code, Some(74), "{:#?}", outcome.stdout);
+    outcome.assert_code(74);
     let error = outcome.one("error");
     assert_eq!(
         (error["code"].as_str(), error["class"].as_str()),
@@ -302,13 +242,13 @@ fn a_lost_gpu_is_tried_once_more() {
 
 #[test]
 fn a_missing_worker_program_is_said_at_once() {
-    let bench = Bench::new(SABOTEUR, &Plan::healthy());
+    let bench = Bench::new(&Plan::healthy());
     let outcome = bench.run(&["--baker", "nowhere/kiln-baker"]);
     // The flag is given twice, which clap refuses: the bench's own goes first.
-    assert_eq!(outcome.code, Some(64), "{:#?}", outcome.stdout);
+    outcome.assert_code(64);
     std::fs::remove_file(bench.path("kiln-baker")).expect("the link");
     let outcome = bench.run(&[]);
-    assert_eq!(outcome.code, Some(71), "{:#?}", outcome.stdout);
+    outcome.assert_code(71);
     assert!(
         outcome.one("error")["message"]
             .as_str()
@@ -350,7 +290,7 @@ fn what_a_worker_has_started_ends_with_it() {
 fn an_orphan_that_nobody_can_end_is_not_heard_for_ever() {
     for role in ROLES {
         let plan = Plan::always(role, Step::Done, Fault::Fork(Kin::Flood));
-        let bench = Bench::new(SABOTEUR, &plan);
+        let bench = Bench::new(&plan);
         let alive = bench.alive();
         let other = "sleep 300 <&- >&- 2>&- & echo $! > other";
         let outcome = Run::start(after(other, &bench.bake(&["--holdout", "1"]))).finish();

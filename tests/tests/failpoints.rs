@@ -9,8 +9,6 @@ use std::sync::OnceLock;
 use kiln_tests::sphere::{ARGUMENTS, PHASES};
 use kiln_tests::{Bench, Outcome, Run, program, with_failpoints};
 
-const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
-
 /// Ways for a worker to die, and how its supervisor names them.
 const DEATHS: [(&str, &str); 12] = [
     ("segv", "SIGSEGV"),
@@ -28,15 +26,15 @@ const DEATHS: [(&str, &str); 12] = [
 ];
 
 fn bake(points: &str, more: &[&str]) -> (Bench, Outcome) {
-    let bench = Bench::real_with_failpoints(SABOTEUR);
-    let (mesh, views) = (Path::new("mesh.obj"), Path::new("transforms.json"));
-    let mut command = bench.bake_for_real(mesh, views, &[&ARGUMENTS[..], more].concat());
+    let bench = Bench::real_with_failpoints();
+    let more = [&ARGUMENTS[..], more].concat();
+    let mut command = bench.bake_for_real("mesh.obj", "transforms.json", &more);
     command.env("KILN_FAILPOINTS", points);
     (bench, Run::start(command).finish())
 }
 
 fn result(bench: &Bench) -> Option<Vec<u8>> {
-    fs::read(bench.path("out/out.glb")).ok()
+    bench.bytes("out/out.glb")
 }
 
 fn context(points: &str, outcome: &Outcome) -> String {
@@ -212,7 +210,11 @@ fn a_disk_that_fails_is_named_and_leaves_no_half_file() {
                 error["message"].as_str().expect("text").contains(words),
                 "{context}"
             );
-            whole_or_absent(&bench, &context);
+            let model = result(&bench);
+            assert!(
+                model.is_none_or(|model| model == undisturbed()),
+                "{context}: half a file"
+            );
             assert!(
                 !bench.outputs().iter().any(|name| name.ends_with(".part")),
                 "{context}"
@@ -241,16 +243,14 @@ fn a_supervisor_that_dies_leaves_no_worker_and_no_half_file() {
             if action == "kill" {
                 assert_eq!(outcome.signal, Some(9), "{context}");
             }
-            whole_or_absent(&bench, &context);
+            let model = result(&bench);
+            assert!(
+                model.is_none_or(|model| model == undisturbed()),
+                "{context}: half a file"
+            );
             // The kernel kills them with their parent, and may take a moment to.
             bench.wait_workers_gone();
         }
-    }
-}
-
-fn whole_or_absent(bench: &Bench, context: &str) {
-    if let Some(bytes) = result(bench) {
-        assert!(bytes == undisturbed(), "{context}: half a file");
     }
 }
 
@@ -263,7 +263,7 @@ fn only_the_build_with_the_feature_knows_the_variable() {
         bytes.windows(needle.len()).any(|window| window == needle)
     };
     for name in ["kiln", "kiln-baker"] {
-        assert!(!knows(&program(SABOTEUR, name)), "{name} has failpoints");
-        assert!(knows(&with_failpoints(SABOTEUR, name)), "{name} has none");
+        assert!(!knows(&program(name)), "{name} has failpoints");
+        assert!(knows(&with_failpoints(name)), "{name} has none");
     }
 }

@@ -5,16 +5,10 @@ use std::time::Instant;
 
 use kiln_tests::fault::{Fault, Plan, Step};
 use kiln_tests::host::OldGroup;
+use kiln_tests::walk::said;
 use kiln_tests::{Bench, DEADLINE, wait_all_gone};
 use nix::sys::signal::Signal;
 use proto::message::Role;
-
-const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
-
-#[expect(clippy::print_stderr, reason = "what a machine cannot do is said")]
-fn said(what: &str) {
-    eprintln!("{what}");
-}
 
 fn state_of(pid: i32) -> String {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
@@ -52,10 +46,7 @@ fn thaw(group: &OldGroup, pid: i32, alive: &fs::File) {
 
 #[test]
 fn a_worker_that_cannot_be_killed_holds_up_neither_cancel_nor_end() {
-    let bench = Bench::new(
-        SABOTEUR,
-        &Plan::always(Role::Bake, Step::Work, Fault::Stall),
-    );
+    let bench = Bench::new(&Plan::always(Role::Bake, Step::Work, Fault::Stall));
     let alive = bench.alive();
     let mut run = bench.start(&[]);
     let pid = run.wait_progress("bake");
@@ -72,7 +63,7 @@ fn a_worker_that_cannot_be_killed_holds_up_neither_cancel_nor_end() {
 
 #[test]
 fn a_worker_that_cannot_be_killed_is_replaced() {
-    let bench = Bench::new(SABOTEUR, &Plan::once(Role::Bake, Step::Work, Fault::Stall));
+    let bench = Bench::new(&Plan::once(Role::Bake, Step::Work, Fault::Stall));
     let alive = bench.alive();
     let mut run = bench.start(&["--stall-timeout", "2", "--timeout", "60"]);
     let pid = run.wait_progress("bake");

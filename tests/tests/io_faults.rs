@@ -10,16 +10,16 @@ use std::time::{Duration, Instant};
 use kiln_tests::made;
 use kiln_tests::shim::{Cell, Deed, Logged, counts, read_log, sabotage};
 use kiln_tests::stage::{GLB, OLD, Stage};
+use kiln_tests::walk::{all_right, demand, in_parallel, said};
 use kiln_tests::{Outcome, Run};
 use nix::libc;
 
-const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
 /// Most of a run is waiting for processes to start, so more than one for each core.
 const AT_ONCE: usize = 4;
 
 /// The calls of a whole job in which nothing fails.
 fn count() -> BTreeMap<String, u32> {
-    let stage = Stage::new(SABOTEUR);
+    let stage = Stage::new();
     let outcome = Run::start(stage.shimmed()).finish();
     assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
     assert_eq!(stage.file("out.glb").as_deref(), Some(GLB.as_str()));
@@ -99,44 +99,16 @@ fn cells(counts: &BTreeMap<String, u32>) -> Vec<Cell> {
     cells
 }
 
-/// Runs `work` for every cell on a few threads; gives how many there were and all complaints.
+/// Runs `work` for every cell, each on a stage of its own.
 fn walk(cells: &[Cell], work: impl Fn(&Stage, &Cell) -> Result<(), String> + Sync) {
-    let (next, started) = (AtomicUsize::new(0), Instant::now());
-    let complaints = Mutex::new(Vec::new());
-    std::thread::scope(|scope| {
-        for _ in 0..AT_ONCE {
-            scope.spawn(|| {
-                let stage = Stage::new(SABOTEUR);
-                while let Some(cell) = cells.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    if let Err(what) = work(&stage, cell) {
-                        complaints
-                            .lock()
-                            .expect("unbroken")
-                            .push(format!("{cell:?}: {what}"));
-                    }
-                }
-            });
-        }
-    });
-    let complaints = complaints.into_inner().expect("unbroken");
-    let time = started.elapsed().as_secs_f64();
-    said(&format!("{} cells in {time:.1} s", cells.len()));
-    assert!(
-        complaints.is_empty(),
-        "{} of {} cells:\n{}",
-        complaints.len(),
+    let started = Instant::now();
+    let results = in_parallel(AT_ONCE, cells, |cell| work(&Stage::new(), cell));
+    said(&format!(
+        "{} cells in {:.1} s",
         cells.len(),
-        complaints.join("\n")
-    );
-}
-
-#[expect(clippy::print_stderr, reason = "the figures of a walk")]
-fn said(figures: &str) {
-    eprintln!("{figures}");
-}
-
-fn demand(right: bool, what: impl FnOnce() -> String) -> Result<(), String> {
-    if right { Ok(()) } else { Err(what()) }
+        started.elapsed().as_secs_f64()
+    ));
+    all_right(cells, results, |cell| format!("{cell:?}"));
 }
 
 /// What fails is a name, and not the disk.
@@ -245,7 +217,6 @@ fn any_failing_call_of_the_supervisor_ends_in_the_result_or_in_one_clear_error()
     assert!(cells.len() > 500, "{} cells", cells.len());
     let hits = AtomicUsize::new(0);
     walk(&cells, |stage, cell| {
-        stage.reset();
         let mut command = stage.shimmed();
         sabotage(&mut command, cell);
         let outcome = Run::start(command).finish();
@@ -285,7 +256,6 @@ fn kill_9_at_any_call_leaves_whole_files_no_process_and_nothing_that_the_next_ru
     let cells: Vec<Cell> = (1..=total).map(cell).collect();
     let (slowest, parts) = (Mutex::new(Duration::ZERO), AtomicUsize::new(0));
     walk(&cells, |stage, cell| {
-        stage.reset();
         let mut command = stage.shimmed();
         sabotage(&mut command, cell);
         let outcome = Run::start(command).finish();
@@ -334,9 +304,8 @@ fn kill_9_at_any_call_leaves_whole_files_no_process_and_nothing_that_the_next_ru
 
 #[test]
 fn a_host_without_a_thread_to_give_costs_nothing() {
-    let stage = Stage::new(SABOTEUR);
     for nth in 1..=4 {
-        stage.reset();
+        let stage = Stage::new();
         let mut command = stage.shimmed();
         let cell = Cell {
             call: "thread".to_owned(),
@@ -355,7 +324,7 @@ fn a_host_without_a_thread_to_give_costs_nothing() {
 
 #[test]
 fn the_wall_clock_may_jump() {
-    let stage = Stage::new(SABOTEUR);
+    let stage = Stage::new();
     let mut command = stage.shimmed();
     command.env("IOFAULT_CLOCK", "1");
     let outcome = Run::start(command).finish();

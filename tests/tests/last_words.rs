@@ -13,16 +13,14 @@ use nix::sys::signal::Signal;
 use proto::message::{FromChild, Role};
 use proto::recorder::Slot;
 
-const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
-
 fn baker() -> PathBuf {
-    program(SABOTEUR, "kiln-baker")
+    program("kiln-baker")
 }
 
 /// Dies so before it says hello.
 fn die(action: &str) -> Death {
     let points = format!("prepare:hello:1={action}");
-    let baker = with_failpoints(SABOTEUR, "kiln-baker");
+    let baker = with_failpoints("kiln-baker");
     let variables = [("KILN_FAILPOINTS", points.as_str())];
     Hand::start(&baker, Role::Prepare, &variables).bury()
 }

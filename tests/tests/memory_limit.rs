@@ -2,37 +2,23 @@
 //! was held and the limit, and not as somebody's SIGKILL.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
-use kiln_tests::{Bench, Outcome, Run};
-
-const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
+use kiln_tests::{Bench, Outcome, Run, sample, words};
 
 fn spot(bench: &Bench, limit: &str) -> Command {
-    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/spot");
-    let more = [
-        "--quality",
-        "draft",
-        "--texture-size",
-        "512",
-        "--memory-limit",
-        limit,
-        "--crash-folder",
-        "crashes",
-    ];
-    let mut command = bench.bake_for_real(
-        &data.join("mesh_nouv.glb"),
-        &data.join("transforms.json"),
-        &more,
-    );
+    let more = words("--quality draft --texture-size 512 --crash-folder crashes --memory-limit");
+    let more = [&more, &[limit][..]].concat();
+    let (mesh, views) = (sample("mesh_nouv.glb"), sample("transforms.json"));
+    let mut command = bench.bake_for_real(mesh, views, &more);
     command.env("KILN_LOG", "warn");
     command
 }
 
 /// Runs, and gives the process id of kiln, which names its groups.
 fn run(limit: &str) -> (Bench, Outcome, i32) {
-    let bench = Bench::real(SABOTEUR);
+    let bench = Bench::real();
     let run = Run::start(spot(&bench, limit));
     let pid = run.pid();
     (bench, run.finish(), pid)

@@ -9,12 +9,11 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
 
 use kiln_tests::fault::{Fault, PIPELINES, Plan, Step};
-use kiln_tests::sphere::{self, ARGUMENTS};
-use kiln_tests::{Bench, Outcome, Run, names_in};
+use kiln_tests::sphere::ARGUMENTS;
+use kiln_tests::{Bench, Outcome, Run, adapter, names_in, words};
 use proto::message::Role;
 use serde_json::{Value, json};
 
-const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
 const GIVEN: &str = "given pipelines";
 const NOTHING: &str = "given nothing";
 
@@ -44,6 +43,15 @@ fn kept(bench: &Bench) -> Option<PathBuf> {
     names.first().map(|name| folder.join(name))
 }
 
+/// The next bake is the first again.
+fn fresh(bench: &Bench) {
+    for name in names_in(&bench.path("")) {
+        if name.starts_with("bake-") {
+            fs::remove_file(bench.path(&name)).expect("ours");
+        }
+    }
+}
+
 fn done(bench: &Bench, more: &[&str]) -> Outcome {
     let outcome = bench.run(more);
     outcome.assert_code(0);
@@ -52,7 +60,7 @@ fn done(bench: &Bench, more: &[&str]) -> Outcome {
 
 #[test]
 fn a_bake_is_given_what_an_earlier_process_handed_over() {
-    let bench = Bench::new(SABOTEUR, &keeping());
+    let bench = Bench::new(&keeping());
     assert_eq!(
         given(&done(&bench, &["--pipeline-cache", "none"])),
         [NOTHING]
@@ -76,7 +84,7 @@ fn a_bake_is_given_what_an_earlier_process_handed_over() {
 
 #[test]
 fn whatever_is_wrong_with_the_file_is_a_compilation_and_the_file_is_replaced() {
-    let bench = Bench::new(SABOTEUR, &keeping());
+    let bench = Bench::new(&keeping());
     done(&bench, &[]);
     let file = kept(&bench).expect("it is kept");
     let good = fs::read(&file).expect("ours");
@@ -121,17 +129,10 @@ fn who_dies_with_kept_pipelines_is_replaced_by_one_without_and_they_go() {
         Fault::Fail(proto::message::Code::ShaderRejected),
     ];
     for death in deaths {
-        let bench = Bench::new(SABOTEUR, &keeping());
+        let bench = Bench::new(&keeping());
         done(&bench, &[]);
         assert!(kept(&bench).is_some());
-        let fresh = || {
-            for counter in fs::read_dir(bench.path("")).expect("there").flatten() {
-                if counter.file_name().to_string_lossy().starts_with("bake-") {
-                    fs::remove_file(counter.path()).expect("ours");
-                }
-            }
-        };
-        fresh();
+        fresh(&bench);
         bench.set_plan(&keeping().with(Role::Bake, Step::Compile, death.clone(), 1));
         let outcome = done(&bench, &["--stall-timeout", "1"]);
         assert_eq!(given(&outcome), [GIVEN, NOTHING], "{death:?}");
@@ -145,7 +146,7 @@ fn who_dies_with_kept_pipelines_is_replaced_by_one_without_and_they_go() {
 
         // Who was given nothing climbs as ever: a crash goes to the processor.
         fs::remove_file(kept(&bench).expect("kept")).expect("ours");
-        fresh();
+        fresh(&bench);
         bench.set_plan(&keeping().with(Role::Bake, Step::Compile, Fault::Signal(11), 1));
         let outcome = done(&bench, &[]);
         assert_eq!(*ladder(&outcome), json!(["software_adapter"]));
@@ -156,13 +157,9 @@ fn who_dies_with_kept_pipelines_is_replaced_by_one_without_and_they_go() {
 #[test]
 fn a_death_after_the_stages_are_compiled_is_held_against_them_where_a_driver_may_have_done_it() {
     for (fault, goes) in [(Fault::Signal(11), true), (Fault::Signal(9), false)] {
-        let bench = Bench::new(SABOTEUR, &keeping());
+        let bench = Bench::new(&keeping());
         done(&bench, &[]);
-        for counter in fs::read_dir(bench.path("")).expect("there").flatten() {
-            if counter.file_name().to_string_lossy().starts_with("bake-") {
-                fs::remove_file(counter.path()).expect("ours");
-            }
-        }
+        fresh(&bench);
         bench.set_plan(&keeping().with(Role::Bake, Step::Work, fault, 1));
         let outcome = done(&bench, &[]);
         let wanted = if goes { "fresh_pipelines" } else { "same_plan" };
@@ -174,23 +171,16 @@ fn a_death_after_the_stages_are_compiled_is_held_against_them_where_a_driver_may
 #[test]
 fn no_more_is_kept_than_the_bound() {
     let plan = keeping().with(Role::Bake, Step::Compile, Fault::HugePipelines, u32::MAX);
-    let bench = Bench::new(SABOTEUR, &plan);
+    let bench = Bench::new(&plan);
     let outcome = bench.run(&[]);
-    outcome.assert_code(70);
-    let error = outcome.one("error");
-    assert_eq!(error["code"], "protocol_violation");
-    assert!(
-        error["message"]
-            .as_str()
-            .is_some_and(|text| text.contains("pipelines of"))
-    );
+    assert!(outcome.refusal(70).contains("pipelines of"));
+    assert_eq!(outcome.one("error")["code"], "protocol_violation");
 }
 
 /// A spare is opened while the job before it bakes, which takes llvmpipe far longer than that.
 #[test]
 fn a_spare_is_given_them_too() {
-    let bench = Bench::real(SABOTEUR);
-    sphere::write(&bench.path(""));
+    let bench = Bench::sphere();
     bake(&bench, &[]);
     let job = |name: &str| {
         json!({
@@ -201,10 +191,8 @@ fn a_spare_is_given_them_too() {
     };
     let jobs: Vec<Value> = ["a", "b", "c"].map(job).into();
     fs::write(bench.path("jobs.json"), json!(jobs).to_string()).expect("a list");
-    let mut many = bench.kiln();
-    many.args(["bake", "--json", "--jobs", "jobs.json", "--spares", "1"]);
-    many.args(["--crash-folder", "none", "--baker"])
-        .arg(bench.baker());
+    let many = words("bake --json --jobs jobs.json --spares 1 --crash-folder none");
+    let many = bench.command(&many);
     let outcome = Run::start(many).finish();
     outcome.assert_code(0);
     let done = outcome.all("done");
@@ -217,31 +205,23 @@ fn a_spare_is_given_them_too() {
     assert!(warm.count() > 0, "{started:?}");
 }
 
-fn adapter() -> String {
-    std::env::var("KILN_TEST_ADAPTER").unwrap_or_else(|_unset| "llvmpipe".to_owned())
-}
-
 /// Bytes of a real driver, through wgpu, in the sandbox.
 fn bake(bench: &Bench, more: &[&str]) -> (Option<String>, Value, Vec<u8>) {
     let adapter = adapter();
     let device = ["--device", &adapter];
-    let (mesh, views) = ("mesh.obj".as_ref(), "transforms.json".as_ref());
     let more = [&ARGUMENTS[..], &device, more].concat();
-    let outcome = Run::start(bench.bake_for_real(mesh, views, &more)).finish();
-    outcome.assert_code(0);
-    let report = &outcome.one("done")["report"];
+    let report = bench.baked("mesh.obj", "transforms.json", &more).report();
     let told = report["bake"]["pipeline_cache"].as_str().map(str::to_owned);
     let stages = &report["bake"]["host_times"][0];
     assert_eq!(stages["stage"], "stages");
     assert!(stages["ms"].as_f64().is_some_and(|ms| ms > 0.0));
-    let glb = fs::read(bench.path("out/out.glb")).expect("a result");
+    let glb = bench.bytes("out/out.glb").expect("a result");
     (told, report["ladder"].clone(), glb)
 }
 
 #[test]
 fn the_bytes_of_a_real_driver_pass_and_the_result_is_the_same() {
-    let bench = Bench::real(SABOTEUR);
-    sphere::write(&bench.path(""));
+    let bench = Bench::sphere();
     let told = |told: &str| Some(told.to_owned());
     let (first, _, golden) = bake(&bench, &[]);
     assert_eq!(first, told("miss"));
@@ -262,14 +242,13 @@ fn the_bytes_of_a_real_driver_pass_and_the_result_is_the_same() {
 
 #[test]
 fn a_real_bake_that_dies_as_it_compiles_with_kept_pipelines_is_repeated_without() {
-    let bench = Bench::real_with_failpoints(SABOTEUR);
+    let bench = Bench::real_with_failpoints();
     let (_, _, golden) = bake(&bench, &[]);
     assert!(kept(&bench).is_some());
     let adapter = adapter();
     let die = || {
         let more = [&ARGUMENTS[..], &["--device", &adapter]].concat();
-        let mut command =
-            bench.bake_for_real("mesh.obj".as_ref(), "transforms.json".as_ref(), &more);
+        let mut command = bench.bake_for_real("mesh.obj", "transforms.json", &more);
         command.env("KILN_FAILPOINTS", "bake:compile:1=1*segv");
         let outcome = Run::start(command).finish();
         outcome.assert_code(0);

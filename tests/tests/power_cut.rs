@@ -8,8 +8,6 @@ use kiln_tests::replay::{Files, crashes, durable};
 use kiln_tests::shim::{Logged, read_log};
 use kiln_tests::stage::{OLD, Stage};
 
-const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
-
 /// The file operations of one commit.
 fn commit_log(stage: &Stage) -> Vec<Logged> {
     let mut command = stage.shimmed();
@@ -48,7 +46,7 @@ fn broken(stage: &Stage, before: &Files, after: &Files, log: &[Logged]) -> Vec<S
 #[test]
 fn a_power_cut_at_any_moment_leaves_old_or_new_files_and_never_half_ones() {
     for old_files in [true, false] {
-        let stage = Stage::new(SABOTEUR);
+        let stage = Stage::new();
         if !old_files {
             for (name, _) in OLD {
                 fs::remove_file(stage.bench.path("out").join(name)).expect("an old file");

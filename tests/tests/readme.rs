@@ -8,13 +8,12 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use kiln_tests::Bench;
+use kiln_tests::{Bench, program, words};
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
 /// Why a block is not run.
 const REASON: &str = "<!-- not run: ";
 
@@ -128,7 +127,7 @@ fn write_colmap(transforms: &Value, folder: &Path) {
 
 /// A folder with all that blocks name: `chair.glb`, `chair/`, `scan.ply` and `colmap/`.
 fn prepared() -> Bench {
-    let bench = Bench::real(SABOTEUR);
+    let bench = Bench::real();
     let spot = repository().join("tests/data/spot");
     let at = |name: &str| bench.path(name);
     for folder in ["chair/train", "colmap/images", "colmap/sparse/0"] {
@@ -146,23 +145,8 @@ fn prepared() -> Bench {
     let transforms = serde_json::from_slice(&transforms).expect("JSON");
     write_colmap(&transforms, &at("colmap/sparse/0"));
     let mut command = bench.kiln();
-    command.args([
-        "bake",
-        "chair.glb",
-        "--views",
-        "chair",
-        "-o",
-        "scan.ply",
-        "--quiet",
-    ]);
-    command.args([
-        "--quality",
-        "draft",
-        "--texture-size",
-        "256",
-        "--device",
-        "cpu",
-    ]);
+    command.args(words("bake chair.glb --views chair -o scan.ply --quiet"));
+    command.args(words("--quality draft --texture-size 256 --device cpu"));
     assert!(command.status().expect("kiln runs").success());
     bench
 }
@@ -175,9 +159,12 @@ fn run(bench: &Bench, block: &Block) -> Result<(), String> {
     assert!(copy.status().expect("cp runs").success());
     let log = folder.path().join("log.txt");
     let output = File::create(&log).expect("room");
-    let programs = Path::new(SABOTEUR).parent().expect("a build folder");
+    let programs = program("kiln");
     let path = std::env::var("PATH").expect("a PATH");
-    let path = format!("{}:{path}", programs.display());
+    let path = format!(
+        "{}:{path}",
+        programs.parent().expect("a build folder").display()
+    );
     let mut command = Command::new("bash");
     command
         .args(["-euo", "pipefail", "-c", &block.text])
@@ -256,7 +243,7 @@ fn a_block_is_found_with_its_reason_and_a_failing_one_is_told() {
             (9, "json", None, "{}\n"),
         ]
     );
-    let bench = Bench::real(SABOTEUR);
+    let bench = Bench::real();
     let bad = Block {
         page: repository().join("README.md"),
         line: 1,

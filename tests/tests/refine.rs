@@ -5,44 +5,12 @@ use std::f64::consts::PI;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use kiln_tests::{Bench, Run};
+use kiln_tests::ball::{display, light};
+use kiln_tests::picture::Picture;
+use kiln_tests::{Bench, number, read_json, sample};
 use serde_json::{Value, json};
 
-const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
-
-type Pixels = Vec<[u8; 4]>;
-
-fn data(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("data/spot")
-        .join(name)
-}
-
-fn json(name: &str) -> Value {
-    serde_json::from_slice(&fs::read(data(name)).expect("in the repository")).expect("JSON")
-}
-
-fn read(path: &Path) -> (u32, u32, Pixels) {
-    let file = std::io::BufReader::new(fs::File::open(path).expect("a picture"));
-    let mut reader = png::Decoder::new(file).read_info().expect("a PNG");
-    let mut bytes = vec![0; reader.output_buffer_size().expect("small")];
-    let info = reader.next_frame(&mut bytes).expect("pixels");
-    assert_eq!(info.color_type, png::ColorType::Rgba);
-    let pixels = bytes[..info.buffer_size()]
-        .chunks_exact(4)
-        .map(|pixel| [pixel[0], pixel[1], pixel[2], pixel[3]]);
-    (info.width, info.height, pixels.collect())
-}
-
-fn write(path: &Path, width: u32, height: u32, pixels: &Pixels) {
-    let file = fs::File::create(path).expect("a new file");
-    let mut encoder = png::Encoder::new(file, width, height);
-    encoder.set_color(png::ColorType::Rgba);
-    let mut writer = encoder.write_header().expect("room");
-    writer
-        .write_image_data(pixels.as_flattened())
-        .expect("room");
-}
+type Pixels = [[u8; 4]];
 
 /// The set in the folder `name` of the bench, with each training frame and its picture changed.
 fn set(
@@ -54,13 +22,15 @@ fn set(
     for part in ["train", "test"] {
         fs::create_dir_all(folder.join(part)).expect("a folder");
     }
-    let (mut train, test) = (json("transforms.json"), json("transforms_test.json"));
+    let [mut train, test] =
+        ["transforms.json", "transforms_test.json"].map(|name| read_json(&sample(name)));
     let mut frames = train["frames"].as_array().expect("frames").clone();
     for (number, frame) in frames.iter_mut().enumerate() {
         let file = frame["file_path"].as_str().expect("a name").to_owned();
-        let (width, height, mut pixels) = read(&data(&file));
-        change(number, frame, &mut pixels);
-        write(&folder.join(&file), width, height, &pixels);
+        let mut picture = Picture::read(&sample(&file));
+        assert_eq!(picture.colour, png::ColorType::Rgba);
+        change(number, frame, picture.bytes.as_chunks_mut().0);
+        picture.write(&folder.join(&file));
     }
     let mut names = Vec::new();
     for frame in test["frames"].as_array().expect("frames") {
@@ -73,7 +43,7 @@ fn set(
             frame[key] = json!(0);
         }
         let file = frame["file_path"].as_str().expect("a name").to_owned();
-        fs::copy(data(&file), folder.join(&file)).expect("a copy");
+        fs::copy(sample(&file), folder.join(&file)).expect("a copy");
         names.push(file);
         frames.push(frame);
     }
@@ -91,16 +61,10 @@ fn bake(bench: &Bench, views: &Path, more: &[&str]) -> (f64, Value, Vec<u8>) {
         false => &["--quality", "draft"],
     };
     let options = [quality, &["--texture-size", "512"]].concat();
-    let command = bench.bake_for_real(
-        &data("mesh_nouv.glb"),
-        views,
-        &[&options[..], more].concat(),
-    );
-    let outcome = Run::start(command).finish();
-    outcome.assert_code(0);
-    let report = outcome.one("done")["report"].clone();
-    let heldout = report["psnr"]["holdout_db"].as_f64().expect("measured");
-    let glb = fs::read(bench.path("out/out.glb")).expect("the result");
+    let more = [&options[..], more].concat();
+    let report = bench.baked(sample("mesh_nouv.glb"), views, &more).report();
+    let heldout = number(&report["psnr"]["holdout_db"]);
+    let glb = bench.bytes("out/out.glb").expect("the result");
     (heldout, report, glb)
 }
 
@@ -125,31 +89,17 @@ fn nudge(number: usize, frame: &mut Value) {
 
 /// Multiplies the light of a picture.
 fn expose(pixels: &mut Pixels, gain: f64) {
-    let decode = |x: f64| {
-        if x <= 0.040_45 {
-            x / 12.92
-        } else {
-            ((x + 0.055) / 1.055).powf(2.4)
-        }
-    };
-    let encode = |x: f64| {
-        if x <= 0.003_130_8 {
-            x * 12.92
-        } else {
-            1.055 * x.powf(1.0 / 2.4) - 0.055
-        }
-    };
     for pixel in pixels {
         for channel in &mut pixel[..3] {
-            let light = gain * decode(f64::from(*channel) / 255.0);
-            *channel = (encode(light.min(1.0)) * 255.0).round() as u8;
+            let exposed = gain * light(f64::from(*channel) / 255.0);
+            *channel = (display(exposed.min(1.0)) * 255.0).round() as u8;
         }
     }
 }
 
 #[test]
 fn noisy_cameras_and_exposures_are_mended() {
-    let bench = Bench::real(SABOTEUR);
+    let bench = Bench::real();
     let clean = set(&bench, "clean", |_, _, _| ());
     let noisy = set(&bench, "noisy", |number, frame, pixels| {
         nudge(number, frame);
@@ -198,9 +148,9 @@ fn shown(bench: &Bench, views: &Path, more: &[&str]) -> (Vec<[f64; 2]>, Value) {
         let fit = fits.iter().find(|fit| fit["view"] == row["view"]);
         let fit = fit.expect("a view of the fit");
         // The sheet leaves the pixels at the outline out.
-        let pixels = [row, fit].map(|of| of["pixels"].as_f64().expect("a count"));
+        let pixels = [row, fit].map(|of| number(&of["pixels"]));
         assert!(pixels[0] > 0.8 * pixels[1], "{row} {fit}");
-        [row, fit].map(|of| of["psnr_db"].as_f64().expect("a number"))
+        [row, fit].map(|of| number(&of["psnr_db"]))
     });
     let both: Vec<[f64; 2]> = both.collect();
     assert_eq!(both.len(), 3, "three rows of the fit");
@@ -209,7 +159,7 @@ fn shown(bench: &Bench, views: &Path, more: &[&str]) -> (Vec<[f64; 2]>, Value) {
 
 #[test]
 fn the_sheet_shows_views_by_the_cameras_and_exposures_that_the_fit_ended_with() {
-    let bench = Bench::real(SABOTEUR);
+    let bench = Bench::real();
     let noisy = set(&bench, "noisy", |number, frame, pixels| {
         nudge(number, frame);
         // Nothing is saturated, which the fit counts otherwise than the sheet.
@@ -254,7 +204,7 @@ fn the_sheet_shows_views_by_the_cameras_and_exposures_that_the_fit_ended_with() 
 
 #[test]
 fn clean_views_give_the_same_bytes_as_if_nobody_had_looked() {
-    let bench = Bench::real(SABOTEUR);
+    let bench = Bench::real();
     let clean = set(&bench, "clean", |_, _, _| ());
     let (_, _, off) = bake(&bench, &clean, &["--refine", "off"]);
     let (_, report, auto) = bake(&bench, &clean, &["--refine", "auto"]);
@@ -272,7 +222,7 @@ fn clean_views_give_the_same_bytes_as_if_nobody_had_looked() {
 
 #[test]
 fn views_without_alpha_keep_their_cameras_and_say_why() {
-    let bench = Bench::real(SABOTEUR);
+    let bench = Bench::real();
     let opaque = set(&bench, "opaque", |number, frame, pixels| {
         nudge(number, frame);
         pixels.iter_mut().for_each(|pixel| pixel[3] = 255);
@@ -291,10 +241,9 @@ fn views_without_alpha_keep_their_cameras_and_say_why() {
 fn a_lens_that_bends_is_undone() {
     const K1: f64 = -0.35;
     const P1: f64 = 0.004;
-    let bench = Bench::real(SABOTEUR);
-    let train = json("transforms.json");
-    let number = |key: &str| train[key].as_f64().expect("a number");
-    let (focal, centre) = (number("fl_x"), number("cx"));
+    let bench = Bench::real();
+    let train = read_json(&sample("transforms.json"));
+    let (focal, centre) = (number(&train["fl_x"]), number(&train["cx"]));
     let distort = |[x, y]: [f64; 2]| {
         let squared = x * x + y * y;
         let radial = 1.0 + K1 * squared;
@@ -305,7 +254,7 @@ fn a_lens_that_bends_is_undone() {
     };
     let bent = set(&bench, "bent", |_, frame, pixels| {
         let width = 256;
-        let straight = pixels.clone();
+        let straight = pixels.to_vec();
         for (at, pixel) in pixels.iter_mut().enumerate() {
             let lands = [at % width, at / width].map(|k| (k as f64 + 0.5 - centre) / focal);
             // The ray that lands here, by fixed-point iteration.
@@ -319,8 +268,8 @@ fn a_lens_that_bends_is_undone() {
         (frame["k1"], frame["p1"]) = (json!(K1), json!(P1));
     });
     let ignored = set(&bench, "ignored", |number, frame, pixels| {
-        let (_, _, same) = read(&bench.path(&format!("bent/train/r_{number:03}.png")));
-        *pixels = same;
+        let bent = Picture::read(&bench.path(&format!("bent/train/r_{number:03}.png")));
+        pixels.copy_from_slice(bent.bytes.as_chunks().0);
         frame["k1"] = json!(0);
     });
     let (undone, ..) = bake(&bench, &bent, &["--refine", "off"]);

@@ -4,23 +4,21 @@ use std::fs;
 
 use kiln_tests::fault::{Fault, Plan, Step};
 use kiln_tests::host::after;
-use kiln_tests::{Bench, Outcome, Run};
+use kiln_tests::{Bench, Outcome, Run, read_json, words};
 use nix::sys::signal::Signal;
 use proto::message::Role;
 use serde_json::{Value, json};
 
-const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
 /// As every report begins.
 const OLD: &str = "{\n  \"schema\": 1,\n  \"outcome\": \"done\"\n}\n";
 const REPORT: [&str; 2] = ["--report", "out/report.json"];
 
 fn bench() -> Bench {
-    Bench::new(SABOTEUR, &Plan::healthy())
+    Bench::new(&Plan::healthy())
 }
 
 fn report(bench: &Bench, name: &str) -> Value {
-    let bytes = fs::read(bench.path(name)).expect("a report");
-    serde_json::from_slice(&bytes).expect("JSON")
+    read_json(&bench.path(name))
 }
 
 /// The report of a job whose error is `told`, or one like it of a list.
@@ -57,36 +55,20 @@ fn a_job_that_cannot_begin_leaves_the_report_of_one_that_failed() {
     let bake = |mesh: &str, views: &str, more: &[&str]| {
         let mut kiln = bench.kiln();
         kiln.args(["bake", "--json", mesh, "--views", views]);
-        Run::start({
-            kiln.args(more).args(REPORT);
-            kiln
-        })
-        .finish()
+        kiln.args(more).args(REPORT);
+        Run::start(kiln).finish()
     };
-    let output = ["-o", "out/out.glb"];
     for (mesh, views, more, code) in [
-        ("no.glb", ".", &output[..], 66),
-        ("mesh.glb", "no.json", &output, 66),
-        ("mesh.glb", ".", &["-o", "nowhere/out.glb"], 73),
-        ("mesh.glb", ".", &["-o", "out/out.glb", "--maps", "no"], 73),
-        ("mesh.glb", ".", &["-o", "mesh.glb"], 64),
+        ("no.glb", ".", "-o out/out.glb", 66),
+        ("mesh.glb", "no.json", "-o out/out.glb", 66),
+        ("mesh.glb", ".", "-o nowhere/out.glb", 73),
+        ("mesh.glb", ".", "-o out/out.glb --maps no", 73),
+        ("mesh.glb", ".", "-o mesh.glb", 64),
+        ("mesh.glb", ".", "-o out/out.ply --compress meshopt", 64),
         (
             "mesh.glb",
             ".",
-            &["-o", "out/out.ply", "--compress", "meshopt"],
-            64,
-        ),
-        (
-            "mesh.glb",
-            ".",
-            &[
-                "-o",
-                "out/out.glb",
-                "--pages",
-                "4",
-                "--texture-size",
-                "8192",
-            ],
+            "-o out/out.glb --pages 4 --texture-size 8192",
             64,
         ),
     ] {
@@ -95,7 +77,8 @@ fn a_job_that_cannot_begin_leaves_the_report_of_one_that_failed() {
                 Some(text) => fs::write(bench.path("out/report.json"), text).expect("room"),
                 None => drop(fs::remove_file(bench.path("out/report.json"))),
             }
-            let outcome = bake(mesh, views, more);
+            let more = words(more);
+            let outcome = bake(mesh, views, &more);
             outcome.assert_code(code);
             let report = report(&bench, "out/report.json");
             assert_told(&report, outcome.one("error"));
@@ -218,7 +201,7 @@ fn a_list_that_cannot_begin_leaves_the_reports_of_its_jobs() {
 #[test]
 fn a_job_of_a_list_that_never_had_its_turn_leaves_its_report() {
     let plan = Plan::always(Role::Prepare, Step::Work, Fault::Stall);
-    let bench = Bench::new(SABOTEUR, &plan);
+    let bench = Bench::new(&plan);
     let mut run = list(&bench, &json!([job(&bench, "a"), job(&bench, "b")]));
     run.wait_progress("prepare");
     run.send(Signal::SIGTERM);

@@ -1,28 +1,23 @@
 //! `kiln submit`, `wait` and `fetch` while the sidecar dies, is full, is cut off or lies.
 
 use std::fs;
-use std::path::Path;
 use std::sync::LazyLock;
 
 use kiln_tests::errand::{assert_refused, kiln, start, start_at, submit, submitted};
 use kiln_tests::fault::{Fault, Plan, Step};
 use kiln_tests::relay::{self, Relay};
 use kiln_tests::sidecar::{Sidecar, sha256};
-use kiln_tests::{Bench, Run, made, sphere};
+use kiln_tests::{Bench, made, words};
 use nix::sys::signal::Signal;
 use proto::message::Role;
 use serde_json::json;
 
-const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
 /// What a healthy saboteur makes.
 static RESULT: LazyLock<Vec<u8>> = LazyLock::new(|| made::model(&[], &[]));
 
 #[test]
 fn a_wait_outlives_kill_9_of_the_sidecar() {
-    let bench = Bench::new(
-        SABOTEUR,
-        &Plan::always(Role::Bake, Step::Work, Fault::Stall),
-    );
+    let bench = Bench::new(&Plan::always(Role::Bake, Step::Work, Fault::Stall));
     let sidecar = Sidecar::start(&bench, &["--stall-timeout", "100"]);
     let id = submitted(&bench, &["-q"]);
     let mut waiting = start(&bench, &["wait", &id, "-o", "out/out.glb", "--json"]);
@@ -39,10 +34,7 @@ fn a_wait_outlives_kill_9_of_the_sidecar() {
 
 #[test]
 fn a_sidecar_that_stays_away_is_not_waited_for_without_end() {
-    let bench = Bench::new(
-        SABOTEUR,
-        &Plan::always(Role::Bake, Step::Work, Fault::Stall),
-    );
+    let bench = Bench::new(&Plan::always(Role::Bake, Step::Work, Fault::Stall));
     let sidecar = Sidecar::start(&bench, &["--stall-timeout", "100"]);
     let id = submitted(&bench, &["-q"]);
     let mut waiting = start(&bench, &["wait", &id, "--patience", "1", "--json"]);
@@ -53,8 +45,7 @@ fn a_sidecar_that_stays_away_is_not_waited_for_without_end() {
 
 #[test]
 fn a_connection_that_is_cut_loses_and_doubles_nothing() {
-    let bench = Bench::real(SABOTEUR);
-    sphere::write(&bench.path(""));
+    let bench = Bench::sphere();
     // More than one read of the sidecar's.
     let large = vec![b'#'; 3 << 20];
     let mesh = fs::read(bench.path("mesh.obj")).expect("there");
@@ -72,23 +63,8 @@ fn a_connection_that_is_cut_loses_and_doubles_nothing() {
             _ => relay::Cut::Never,
         },
     );
-    let flags = [
-        "--quality",
-        "draft",
-        "--device",
-        "cpu",
-        "--texture-size",
-        "256",
-    ];
-    let arguments = [
-        "submit",
-        "mesh.obj",
-        "--views",
-        ".",
-        "--wait",
-        "-o",
-        "out/out.glb",
-    ];
+    let flags = words("--quality draft --device cpu --texture-size 256");
+    let arguments = words("submit mesh.obj --views . --wait -o out/out.glb");
     let outcome = start_at(&bench, &socket, &[&arguments[..], &flags].concat()).finish();
     outcome.assert_code(0);
     let seen = relay.seen();
@@ -111,9 +87,8 @@ fn a_connection_that_is_cut_loses_and_doubles_nothing() {
     let fetched = seen.iter().filter(|line| line.contains("/artifacts/"));
     assert_eq!(fetched.count(), 2, "the rest by a range: {seen:#?}");
     // The real worker, and not through a sidecar.
-    let own = bench.bake_for_real(Path::new("mesh.obj"), Path::new("."), &flags);
     let remote = fs::read(bench.path("out/out.glb")).expect("there");
-    Run::start(own).finish().assert_code(0);
+    bench.baked("mesh.obj", ".", &flags).assert_code(0);
     let own = fs::read(bench.path("out/out.glb")).expect("there");
     assert!(own == remote, "the same bytes as kiln bake");
     assert!(own.len() > 1000, "it was cut within");
@@ -146,15 +121,8 @@ fn a_connection_that_is_cut_loses_and_doubles_nothing() {
 #[test]
 fn a_full_queue_is_told_with_75_or_waited_for() {
     let plan = Plan::always(Role::Bake, Step::Work, Fault::Stall);
-    let bench = Bench::new(SABOTEUR, &plan);
-    let limits = [
-        "--parallel",
-        "1",
-        "--queue-jobs",
-        "1",
-        "--stall-timeout",
-        "100",
-    ];
+    let bench = Bench::new(&plan);
+    let limits = words("--parallel 1 --queue-jobs 1 --stall-timeout 100");
     let _sidecar = Sidecar::start(&bench, &limits);
     let first = submitted(&bench, &["-q"]);
     let mut waiting = start(&bench, &["wait", &first, "--json"]);
@@ -190,7 +158,7 @@ fn a_full_queue_is_told_with_75_or_waited_for() {
 
 #[test]
 fn an_artifact_that_is_not_what_was_promised_is_refused() {
-    let bench = Bench::new(SABOTEUR, &Plan::healthy());
+    let bench = Bench::new(&Plan::healthy());
     let (whole, id) = (b"glTF, all of it".as_slice(), "0".repeat(32));
     let job = json!({
         "id": id, "name": "", "state": "succeeded", "progress": 1.0, "error": null, "spec": {},

@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use kiln_tests::{Bench, Run, program};
+use kiln_tests::{Bench, Run, program, words};
 use proto::message::Role;
 use proto::sandbox::{Level, Sandbox, Stage, filters};
 use serde_json::Value;
@@ -130,7 +130,7 @@ fn without_a_sandbox_the_attempts_succeed() {
 #[test]
 fn an_environment_that_was_not_cleared_is_refused() {
     for role in ["prepare", "bake", "encode"] {
-        let output = Command::new(program(env!("CARGO_BIN_EXE_saboteur"), "kiln-baker"))
+        let output = Command::new(program("kiln-baker"))
             .arg(role)
             .env_clear()
             .env("KILN_LOG", "error")
@@ -238,17 +238,10 @@ fn the_kernel_says_of_every_live_thread_what_the_process_says() {
 
 #[test]
 fn the_live_workers_of_a_real_bake_are_in_their_sandboxes() {
-    let bench = Bench::real(env!("CARGO_BIN_EXE_saboteur"));
+    let bench = Bench::real();
     let spot = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/spot");
     // The preview and the held-out views keep encode alive for far longer than a look at it takes.
-    let more = [
-        "--quality",
-        "draft",
-        "--preview",
-        "out/out.png",
-        "--holdout",
-        "4",
-    ];
+    let more = words("--quality draft --preview out/out.png --holdout 4");
     let (mesh, views) = (spot.join("mesh_nouv.glb"), spot.join("transforms.json"));
     let mut run = Run::start(bench.bake_for_real(&mesh, &views, &more));
     let pids = RefCell::new(HashMap::new());

@@ -7,11 +7,11 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use kiln_tests::names_in;
 use kiln_tests::shim::{Cell, Deed, counts, preload, read_log, sabotage};
+use kiln_tests::walk::{all_right, demand, in_parallel, said};
 use nix::libc;
 use supervisor::store::{Accepted, Clock, Digest, JobId, Limits, NewJob, State, Store, StoreError};
 
@@ -68,22 +68,6 @@ fn folder(root: &Path) -> PathBuf {
     folder
 }
 
-fn names(folder: &Path) -> Vec<String> {
-    let list = fs::read_dir(folder).expect("a folder");
-    list.map(|entry| {
-        entry
-            .expect("an entry")
-            .file_name()
-            .to_string_lossy()
-            .into_owned()
-    })
-    .collect()
-}
-
-fn demand(right: bool, what: impl FnOnce() -> String) -> Result<(), String> {
-    if right { Ok(()) } else { Err(what()) }
-}
-
 /// Whether a keeper removes the job of this key: `keeper serve` one in seven, some of which it never begins, and `keeper
 /// script`, whose keys have no number, one that is finished.
 fn removed(key: &str, finished: bool) -> bool {
@@ -96,9 +80,9 @@ fn removed(key: &str, finished: bool) -> bool {
 /// What a disk may do to an upload between two processes, in one round of four: a file is gone, or cut short.
 fn harm(folder: &Path, round: u64) -> bool {
     let blobs = folder.join("blobs");
-    let files = names(&blobs).into_iter().flat_map(|branch| {
+    let files = names_in(&blobs).into_iter().flat_map(|branch| {
         let branch = blobs.join(branch);
-        names(&branch)
+        names_in(&branch)
             .into_iter()
             .map(move |name| branch.join(name))
     });
@@ -115,24 +99,25 @@ fn harm(folder: &Path, round: u64) -> bool {
     true
 }
 
+fn said_so(error: StoreError) -> String {
+    error.to_string()
+}
+
 /// Opens what a keeper left, and compares it with what it was answered.
 fn check(folder: &Path, told: &Told, harmed: bool) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_current_thread().build();
     let opened = Store::open(folder, limits(), Clock::default());
     let (store, recovered) = opened.map_err(|error| format!("open: {error}"))?;
     runtime.expect("a runtime").block_on(async {
-        demand(names(&folder.join("spool")).is_empty(), || {
+        demand(names_in(&folder.join("spool")).is_empty(), || {
             "half uploads".into()
         })?;
         let mut all = BTreeMap::new();
         let mut cursor = None;
         loop {
-            let page = store
-                .list(None, cursor, 1000)
-                .await
-                .map_err(|error| error.to_string())?;
+            let page = store.list(None, cursor, 1000).await.map_err(said_so)?;
             for id in page.jobs {
-                let job = store.get(id).await.map_err(|error| error.to_string())?;
+                let job = store.get(id).await.map_err(said_so)?;
                 let key = job.key.clone();
                 demand(job.spec == format!("{{\"name\":{key:?}}}"), || {
                     format!("half a job: {job:?}")
@@ -144,7 +129,7 @@ fn check(folder: &Path, told: &Told, harmed: bool) -> Result<(), String> {
                 break;
             }
         }
-        let mut folders: BTreeSet<String> = names(&folder.join("jobs")).into_iter().collect();
+        let mut folders: BTreeSet<String> = names_in(&folder.join("jobs")).into_iter().collect();
         let mut waiting = Vec::new();
         for job in all.values() {
             if job.state == State::Queued {
@@ -200,41 +185,24 @@ fn check(folder: &Path, told: &Told, harmed: bool) -> Result<(), String> {
                 inputs: BTreeMap::new(),
                 path_bytes: 0,
             };
-            let answer = store
-                .accept(again)
-                .await
-                .map_err(|error| error.to_string())?;
+            let answer = store.accept(again).await.map_err(said_so)?;
             let same = matches!(&answer, Accepted::Replayed(same) if same.id == job.id);
             demand(same, || format!("accepted twice: {answer:?}"))?;
         }
         for id in waiting.iter().take(1) {
-            let job = store.begin(*id).await.map_err(|error| error.to_string())?;
+            let job = store.begin(*id).await.map_err(said_so)?;
             let mut inputs = store.materialise(*id).await;
             if harmed && matches!(inputs, Err(StoreError::MissingBlobs(_))) {
-                let mut upload = store
-                    .upload(None)
-                    .await
-                    .map_err(|error| error.to_string())?;
+                let mut upload = store.upload(None).await.map_err(said_so)?;
                 let mesh = format!("the mesh of {}", job.key);
-                upload
-                    .write(mesh)
-                    .await
-                    .map_err(|error| error.to_string())?;
-                upload
-                    .finish(None)
-                    .await
-                    .map_err(|error| error.to_string())?;
+                upload.write(mesh).await.map_err(said_so)?;
+                upload.finish(None).await.map_err(said_so)?;
                 inputs = store.materialise(*id).await;
             }
             inputs.map_err(|error| format!("inputs of {id}: {error}"))?;
         }
-        store.close().await.map_err(|error| error.to_string())
+        store.close().await.map_err(said_so)
     })
-}
-
-#[expect(clippy::print_stderr, reason = "figures")]
-fn said(line: &str) {
-    eprintln!("{line}");
 }
 
 #[test]
@@ -302,7 +270,7 @@ fn run(folder: &Path, log: &Path, cell: Option<&Cell>) -> (Option<i32>, Told, St
         .arg("script")
         .arg(folder)
         .env("IOFAULT_UNDER", folder);
-    preload(&mut command, KEEPER, log);
+    preload(&mut command, log);
     if let Some(cell) = cell {
         sabotage(&mut command, cell);
     }
@@ -411,40 +379,17 @@ fn any_failing_call_is_an_error_of_its_request_and_costs_nothing_that_was_answer
         assert!(counts.contains_key(kind), "no {kind} among {counts:?}");
     }
     let cells = cells(&counts);
-    let (next, hits, start) = (AtomicUsize::new(0), AtomicUsize::new(0), Instant::now());
-    let complaints = Mutex::new(Vec::new());
-    std::thread::scope(|scope| {
-        for _ in 0..3 {
-            scope.spawn(|| {
-                while let Some(cell) = cells.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let root = tempfile::tempdir().expect("a folder");
-                    match suffer(root.path(), cell) {
-                        Ok(hit) => _ = hits.fetch_add(usize::from(hit), Ordering::Relaxed),
-                        Err(what) => complaints
-                            .lock()
-                            .expect("unbroken")
-                            .push(format!("{cell:?}: {what}")),
-                    }
-                }
-            });
-        }
+    let start = Instant::now();
+    let results = in_parallel(3, &cells, |cell| {
+        suffer(tempfile::tempdir().expect("a folder").path(), cell)
     });
-    let (complaints, hits) = (
-        complaints.into_inner().expect("unbroken"),
-        hits.into_inner(),
-    );
+    let hits = all_right(&cells, results, |cell| format!("{cell:?}"));
+    let hits = hits.into_iter().filter(|hit| *hit).count();
     said(&format!(
         "{} cells, {hits} of them hit, in {:.1} s: {counts:?}",
         cells.len(),
         start.elapsed().as_secs_f64()
     ));
-    assert!(
-        complaints.is_empty(),
-        "{} of {} cells:\n{}",
-        complaints.len(),
-        cells.len(),
-        complaints.join("\n")
-    );
     assert!(
         hits * 10 > cells.len() * 9,
         "{hits} of {} cells hit anything",

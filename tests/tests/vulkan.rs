@@ -5,20 +5,19 @@
     reason = "the seed of a sample is told with the failure"
 )]
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{LazyLock, Mutex};
+use std::sync::LazyLock;
 use std::time::SystemTime;
 
 use kiln_tests::vulkan::{Cell, Kind, LLVMPIPE, Walls, World, drops, faults, judge, sample};
+use kiln_tests::walk::in_parallel;
 use vkfault::Fault;
 
-const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
 /// Of failing and hanging calls, of dropped commands, and of either in the sandbox.
 const CELLS: [usize; 3] = [40, 6, 6];
 
 /// One for all tests.
 static WORLD: LazyLock<World> =
-    LazyLock::new(|| World::new(SABOTEUR, LLVMPIPE).unwrap_or_else(|error| panic!("{error}")));
+    LazyLock::new(|| World::new(LLVMPIPE).unwrap_or_else(|error| panic!("{error}")));
 
 fn cell(fault: &str, call: &str) -> Cell {
     Cell {
@@ -29,29 +28,20 @@ fn cell(fault: &str, call: &str) -> Cell {
 
 /// Judges the cells four at a time, since those that hang need no processor; gives what is wrong.
 fn violations(golden: &[u8], cells: &[(Cell, Walls)]) -> Vec<String> {
-    let next = AtomicUsize::new(0);
-    let found = Mutex::new(Vec::new());
-    let work = || {
-        while let Some((cell, walls)) = cells.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let finished = WORLD.run(cell, *walls).expect("a folder");
-            if let Err(violation) = judge(&cell.fault, &finished, golden, LLVMPIPE) {
-                let flag = if *walls == Walls::Sandbox {
-                    " --sandbox"
-                } else {
-                    ""
-                };
-                let again = format!("target/release/vulkan_walk --cell {}{flag}", cell.fault);
-                let violation = format!("{cell}: {violation}; again: {again}; {finished:#?}");
-                found.lock().expect("not poisoned").push(violation);
-            }
-        }
-    };
-    std::thread::scope(|scope| {
-        for _ in 0..4 {
-            scope.spawn(work);
-        }
+    let judged = in_parallel(4, cells, |(cell, walls)| {
+        let finished = WORLD.run(cell, *walls).expect("a folder");
+        let violation = judge(&cell.fault, &finished, golden, LLVMPIPE).err()?;
+        let flag = if *walls == Walls::Sandbox {
+            " --sandbox"
+        } else {
+            ""
+        };
+        let again = format!("target/release/vulkan_walk --cell {}{flag}", cell.fault);
+        Some(format!(
+            "{cell}: {violation}; again: {again}; {finished:#?}"
+        ))
     });
-    found.into_inner().expect("not poisoned")
+    judged.into_iter().flatten().collect()
 }
 
 #[test]

@@ -32,7 +32,7 @@ use proto::message::Role;
 use proto::sandbox::{Sandbox, Stage};
 use serde_json::json;
 
-use crate::probes::{Got, PROBES, Place, Probe};
+use crate::probes::{ESCAPES, Got, HONEST, Place, Probe};
 
 /// Of prepare and encode here: far beyond what an attempt needs, and below what one asks for.
 const ADDRESS_SPACE: u64 = 4 << 30;
@@ -76,7 +76,8 @@ fn main() -> ExitCode {
     }
     let place = Place::new();
     let stage = setting.stage;
-    for probe in PROBES.iter().filter(|probe| probe.meant_for(role, stage)) {
+    let probes = HONEST.iter().chain(ESCAPES);
+    for probe in probes.filter(|probe| probe.meant_for(role, stage)) {
         let expected = probe.expected(role, stage);
         let got = setting.attempt(probe, &place);
         let line = json!({

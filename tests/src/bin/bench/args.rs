@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use clap::{Parser, ValueEnum};
 
 use crate::gpu::Axis;
-use crate::set::Set;
 
 /// Bakes sets of views with the kiln beside this program and prints a table: quality, seconds per stage, peak memory.
 ///
@@ -23,18 +22,12 @@ pub(crate) struct Args {
     /// Bake onto the mesh's own texture coordinates, where a set has them.
     #[arg(long)]
     pub(crate) keep_uvs: bool,
-    /// How the views blend colours, whatever the sets say.
-    #[arg(long, value_enum)]
-    pub(crate) blend: Option<BlendArg>,
-    /// Print Markdown: one table of quality and one of cost.
-    #[arg(long)]
-    pub(crate) markdown: bool,
     /// Where everything that was measured goes.
     #[arg(long, value_name = "FILE", default_value = "bench.json")]
     pub(crate) json: PathBuf,
     /// Make the input here, from the sample in this program, and bake it on the GPU at many sizes: each stage by the device's
     /// clock, what is moved, memory, quality, and jobs an hour. Needs kiln and kiln-baker beside this program and no file else.
-    #[arg(long, conflicts_with_all = ["folder", "keep_uvs", "blend", "markdown"])]
+    #[arg(long, conflicts_with_all = ["folder", "keep_uvs"])]
     pub(crate) gpu: bool,
     /// With --gpu: what to vary, separated by commas. By default everything but the largest, which takes about half an hour.
     #[arg(long, value_enum, value_delimiter = ',', requires = "gpu")]
@@ -81,25 +74,6 @@ impl QualityArg {
             Self::Standard => &["standard"],
             Self::Best => &["best"],
             Self::All => &["draft", "standard", "best"],
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum BlendArg {
-    /// In linear light.
-    Linear,
-    /// In encoded colours.
-    Srgb,
-}
-
-impl Args {
-    /// The word of `kiln bake --blend` for a set.
-    pub(crate) fn blend(&self, set: &Set) -> &'static str {
-        match self.blend {
-            Some(BlendArg::Linear) => "linear",
-            Some(BlendArg::Srgb) => "srgb",
-            None => set.blend,
         }
     }
 }

@@ -23,7 +23,6 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use kiln_tests::sidecar::Answer;
 
 /// Measures the sidecar under load, on this machine alone.
 #[derive(Debug, Parser)]
@@ -65,20 +64,14 @@ struct Found {
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    let saboteur = beside("saboteur");
-    let saboteur = saboteur.to_str().expect("a path in UTF-8");
     let parts: [(&str, &dyn Fn() -> Found); 5] = [
         ("submit", &|| {
-            submit::measure(saboteur, &args.set, args.queued, args.nice)
+            submit::measure(&args.set, args.queued, args.nice)
         }),
-        ("watch", &|| watch::measure(saboteur, args.watchers)),
-        ("clients", &|| {
-            clients::measure(saboteur, args.clients, args.jobs)
-        }),
-        ("kills", &|| kills::measure(saboteur, args.kills)),
-        ("overhead", &|| {
-            overhead::measure(saboteur, &args.set, args.bakes)
-        }),
+        ("watch", &|| watch::measure(args.watchers)),
+        ("clients", &|| clients::measure(args.clients, args.jobs)),
+        ("kills", &|| kills::measure(args.kills)),
+        ("overhead", &|| overhead::measure(&args.set, args.bakes)),
     ];
     let mut code = ExitCode::SUCCESS;
     for (name, measure) in parts {
@@ -92,17 +85,6 @@ fn main() -> ExitCode {
         }
     }
     code
-}
-
-/// Path of a program of the same build.
-fn beside(name: &str) -> PathBuf {
-    let here = std::env::current_exe().expect("a program has a path");
-    here.with_file_name(name)
-}
-
-/// The id of an accepted job.
-fn id(answer: &Answer) -> String {
-    answer.json()["id"].as_str().expect("an id").to_owned()
 }
 
 /// Nearest-rank percentiles in milliseconds: 50, 99, and the largest.
