@@ -38,6 +38,8 @@ pub mod clean;
 
 mod normals;
 
+pub mod foreign;
+
 mod repair;
 
 mod texels;

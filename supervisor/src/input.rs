@@ -52,6 +52,14 @@ pub fn find(what: &str, path: &Path) -> Result<Input, Box<JobError>> {
         false => unread(&format!("{what} {shown}"), &error),
     };
     let metadata = fs::metadata(path).map_err(failed)?;
+    if metadata.is_dir() {
+        let message = format!("{what} {shown}: is a folder, not a file");
+        return Err(JobError::own(
+            Code::MissingInput,
+            message,
+            "name the file in it",
+        ));
+    }
     if !metadata.is_file() {
         return Err(missing("is not a file"));
     }

@@ -3,7 +3,8 @@
 //! A name is accepted if the user gave it, or if it has the ending of a buffer or a picture and no hidden part. An
 //! attacker who controls prepare beside a mesh in a home folder thus cannot read `~/.ssh`. The kernel resolves the name
 //! (`openat2`, `RESOLVE_BENEATH`): neither `..` nor a symbolic link leaves the folder, even if another process renames
-//! files meanwhile. Links that stay beneath the folder are followed. An absolute name, as some tools write it, must lie
+//! files meanwhile. Links that stay beneath the folder are followed. Where a name is missing, one that differs in case or
+//! Unicode form alone is taken for it ([`alike`](alike::alike)). An absolute name, as some tools write it, must lie
 //! beneath the folder. Opening never waits for the writer of a pipe. Only what `fstat` calls a regular file is handed
 //! down.
 //!
@@ -24,14 +25,17 @@ use proto::limits::{MAX_NAME_BYTES, MAX_OPENS, OPEN_DEADLINE_S};
 use proto::message::{NotAFile, Refusal, Root};
 use tokio::time::timeout;
 
+use self::alike::alike;
 use crate::input::{Input, companion};
 use crate::reserve::lend;
 use crate::workers;
 
-/// Endings of files that a mesh or a view may refer to, in lower case.
-const ENDINGS: [&str; 13] = [
+/// Endings of files that a mesh or a view may refer to, in lower case. Pictures that prepare does not read are among them,
+/// so that it can say what they are.
+const ENDINGS: [&str; 31] = [
     "bin", "buf", "buffer", "dat", "data", "glb", "glbin", "gltf", "png", "jpg", "jpeg", "webp",
-    "ktx2",
+    "ktx2", "tif", "tiff", "avif", "heic", "heif", "exr", "hdr", "bmp", "gif", "pbm", "pgm", "pnm",
+    "ppm", "jxl", "jp2", "qoi", "tga", "dds",
 ];
 /// Tries while a rename races with the resolution of `..`: the kernel then answers `EAGAIN` and asks for a retry.
 const RESOLVE_ATTEMPTS: usize = 16;
@@ -131,7 +135,15 @@ impl Question {
     fn open(&self) -> Result<(OwnedFd, u64), Refusal> {
         let name = self.relative()?;
         self.check_name(&name)?;
-        let file = File::from(beneath(&*self.folder, &name)?);
+        let opened = match beneath(&*self.folder, &name) {
+            Err(Refusal::Missing) => {
+                let other = alike(&*self.folder, &name).ok_or(Refusal::Missing)?;
+                self.check_name(&other)?;
+                beneath(&*self.folder, &other)
+            }
+            opened => opened,
+        };
+        let file = File::from(opened?);
         let metadata = file.metadata().map_err(|error| os(&error))?;
         if !metadata.is_file() {
             return Err(Refusal::NotAFile(kind(&metadata)));
@@ -237,5 +249,6 @@ fn kind(metadata: &Metadata) -> NotAFile {
     }
 }
 
+mod alike;
 #[cfg(test)]
 mod tests;

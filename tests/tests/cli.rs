@@ -99,7 +99,7 @@ fn missing_inputs_are_named_before_any_work() {
     for (mesh, views, words) in [
         ("no.glb", "transforms.json", "the mesh no.glb"),
         ("mesh.glb", "no.json", "the views no.json"),
-        ("out", "transforms.json", "is not a file"),
+        ("out", "transforms.json", "is a folder, not a file"),
     ] {
         let text = refused(&bench, &arguments(mesh, views, "out/out.glb"), 66);
         assert!(text.contains(words), "{words:?} is not in {text}");

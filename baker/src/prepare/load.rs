@@ -10,6 +10,7 @@ use proto::limits::{
 use proto::message::{Code, Failure, Phase};
 
 use crate::folder::{Folder, FolderError};
+use crate::prepare::foreign::{self, Class, Foreign};
 use crate::pace;
 use crate::prepare::arrays;
 use crate::progress::{Progress, each};
@@ -26,14 +27,20 @@ mod ply;
 
 mod obj;
 
+mod off;
+
+mod stl;
+
 mod corners;
 mod raw;
 
 pub use self::gltf::GltfError;
 pub(crate) use self::gltf::painted::{Picture, Pictures};
 pub use self::obj::ObjError;
+pub use self::off::OffError;
 pub use self::ply::PlyError;
 pub use self::raw::{NoUvs, RawMesh};
+pub use self::stl::StlError;
 pub use crate::prepare::arrays::{ArraysError, Problem as TensorProblem};
 
 /// Why a mesh file is refused.
@@ -46,8 +53,14 @@ pub enum LoadError {
     #[error("the file is empty")]
     Empty,
     /// Neither the first bytes nor the name tell the kind.
-    #[error("is neither glTF, nor PLY, nor OBJ, nor safetensors")]
+    #[error("is neither glTF, nor PLY, OBJ, STL, OFF or safetensors")]
     UnknownKind,
+    /// A file of another kind.
+    #[error("{0}, not a mesh that is read")]
+    Foreign(Foreign),
+    /// A list of views.
+    #[error("lists views: it is no mesh")]
+    Views,
     /// Not glTF, where textures are wanted.
     #[error("is no glTF: only of GLB and glTF files are textures read")]
     NotPainted,
@@ -60,6 +73,12 @@ pub enum LoadError {
     /// An OBJ file is wrong.
     #[error(transparent)]
     Obj(#[from] ObjError),
+    /// An STL file is wrong.
+    #[error(transparent)]
+    Stl(#[from] StlError),
+    /// An OFF file is wrong.
+    #[error(transparent)]
+    Off(#[from] OffError),
     /// A safetensors file is wrong.
     #[error(transparent)]
     Arrays(#[from] ArraysError),
@@ -98,6 +117,9 @@ pub enum LoadError {
     },
 }
 
+/// The kinds of files that are read.
+const KINDS: &str = "give a .glb, .gltf, .ply, .obj, .stl, .off or .safetensors file";
+
 impl LoadError {
     /// The failure to report for the file `name`.
     #[must_use]
@@ -114,10 +136,16 @@ impl LoadError {
                 Code::UnsupportedFeature,
                 "give a .glb or .gltf file".to_owned(),
             ),
-            Self::UnknownKind => (
+            Self::Foreign(Foreign { hint, class, .. }) => match class {
+                Class::Other if !hint.is_empty() => (Code::InvalidAsset, (*hint).to_owned()),
+                Class::Mesh if !hint.is_empty() => (Code::UnsupportedFeature, (*hint).to_owned()),
+                _ => (Code::InvalidAsset, KINDS.to_owned()),
+            },
+            Self::Views => (
                 Code::InvalidAsset,
-                "give a .glb, .gltf, .ply, .obj or .safetensors file".to_owned(),
+                "mesh and views are swapped: kiln bake MESH --views VIEWS".to_owned(),
             ),
+            Self::UnknownKind => (Code::InvalidAsset, KINDS.to_owned()),
             Self::Coordinate { value, .. } if value.is_finite() => {
                 (Code::LimitExceeded, "scale the mesh down".to_owned())
             }
@@ -125,8 +153,14 @@ impl LoadError {
                 Code::InvalidAsset,
                 "a point cloud or Gaussian splat has no surface: mesh it first".to_owned(),
             ),
+            Self::Obj(ObjError::Comma(_)) => (
+                Code::InvalidAsset,
+                "write numbers with points: 0.5, not 0,5".to_owned(),
+            ),
             Self::Ply(_)
             | Self::Obj(_)
+            | Self::Stl(_)
+            | Self::Off(_)
             | Self::Empty
             | Self::NoTriangles
             | Self::Corner { .. }
@@ -205,6 +239,8 @@ fn read_bytes_set(
         _ if set.is_some_and(|set| set > 0) => {
             let mut mesh = match kind(bytes, name)? {
                 Kind::Ply => ply::read(bytes, false)?,
+                Kind::Stl => stl::read(bytes)?,
+                Kind::Off => off::read(bytes)?,
                 _ => obj::read(bytes, false)?,
             };
             mesh.uvs = Err(NoUvs::NoSuchSet);
@@ -212,6 +248,8 @@ fn read_bytes_set(
         }
         Kind::Ply => ply::read(bytes, want_uvs)?,
         Kind::Obj => obj::read(bytes, want_uvs)?,
+        Kind::Stl => stl::read(bytes)?,
+        Kind::Off => off::read(bytes)?,
     };
     check(&mesh)?;
     progress.progress(Phase::LoadMesh, total, total);
@@ -246,7 +284,7 @@ pub(crate) fn painted_bytes(
     let is_glb = match kind(bytes, name)? {
         Kind::Glb => true,
         Kind::Gltf => false,
-        Kind::Ply | Kind::Obj => return Err(LoadError::NotPainted),
+        Kind::Ply | Kind::Obj | Kind::Stl | Kind::Off => return Err(LoadError::NotPainted),
     };
     let (mesh, pictures) = gltf::painted::read(bytes, is_glb, name, folder, progress)?;
     check(&mesh)?;
@@ -260,6 +298,8 @@ enum Kind {
     Gltf,
     Ply,
     Obj,
+    Stl,
+    Off,
 }
 
 fn kind(bytes: &[u8], name: &str) -> Result<Kind, LoadError> {
@@ -277,7 +317,16 @@ fn kind(bytes: &[u8], name: &str) -> Result<Kind, LoadError> {
     } else if bytes.starts_with(b"ply\n") || bytes.starts_with(b"ply\r") {
         Ok(Kind::Ply)
     } else if text.starts_with(b"{") {
-        Ok(Kind::Gltf)
+        match lists_views(text) {
+            true => Err(LoadError::Views),
+            false => Ok(Kind::Gltf),
+        }
+    } else if let Some(foreign) = foreign::recognise(bytes) {
+        match foreign.what {
+            "a mesh (STL)" => Ok(Kind::Stl),
+            "a mesh (OFF)" => Ok(Kind::Off),
+            _ => Err(LoadError::Foreign(foreign)),
+        }
     } else {
         match extension.as_deref() {
             // Named so but not begun so: the parser says what is missing.
@@ -285,9 +334,21 @@ fn kind(bytes: &[u8], name: &str) -> Result<Kind, LoadError> {
             Some("gltf") => Ok(Kind::Gltf),
             Some("ply") => Ok(Kind::Ply),
             Some("obj") => Ok(Kind::Obj),
+            Some("stl") => Ok(Kind::Stl),
+            Some("off") => Ok(Kind::Off),
             _ => Err(LoadError::UnknownKind),
         }
     }
+}
+
+/// Bytes in which a JSON file shows what it is.
+const HEAD: usize = 1 << 20;
+
+/// Whether JSON text is a `transforms.json`: it has frames, and not the asset that every glTF file has.
+fn lists_views(text: &[u8]) -> bool {
+    let text = &text[..text.len().min(HEAD)];
+    let has = |key: &[u8]| text.windows(key.len()).any(|part| part == key);
+    has(b"\"frames\"") && !has(b"\"asset\"")
 }
 
 fn check(mesh: &RawMesh) -> Result<(), LoadError> {

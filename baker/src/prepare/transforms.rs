@@ -19,6 +19,7 @@ mod distortion;
 mod error;
 mod frame;
 mod keys;
+mod lenient;
 mod lens;
 mod pose;
 mod split;
@@ -27,6 +28,7 @@ mod tests;
 
 use proto::limits::MAX_VIEWS;
 
+use crate::prepare::foreign;
 pub(crate) use channels::{FrameLayers, NormalSpace};
 pub(crate) use distortion::Distortion;
 #[cfg(test)]
@@ -50,6 +52,9 @@ pub(crate) struct Transforms {
 /// # Errors
 /// The first problem found.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Transforms, TransformsError> {
+    if let Some(foreign) = foreign::recognise(bytes) {
+        return Err(TransformsError::Foreign(foreign));
+    }
     let text = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
     match text {
         [0xFF, 0xFE, ..] | [0xFE, 0xFF, ..] | [0, _, ..] | [_, 0, ..] => {
@@ -58,7 +63,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Transforms, TransformsError> {
         _ if text.iter().all(u8::is_ascii_whitespace) => return Err(TransformsError::Empty),
         _ => {}
     }
-    let file: File = serde_json::from_slice(text).map_err(TransformsError::Json)?;
+    let file = read_file(text)?;
     let Some(list) = file.frames else {
         return Err(TransformsError::NoFrames);
     };
@@ -88,6 +93,15 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Transforms, TransformsError> {
         Ok(frame)
     });
     let mut frames = frames.collect::<Result<Vec<_>, _>>()?;
+    if let [first, rest @ ..] = frames.as_slice()
+        && !rest.is_empty()
+        && rest.iter().all(|frame| frame.file == first.file)
+    {
+        return Err(TransformsError::SamePicture {
+            name: first.file.clone(),
+            count: frames.len(),
+        });
+    }
     let lists = split::Lists {
         train: file.train_filenames,
         val: file.val_filenames,
@@ -105,6 +119,28 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Transforms, TransformsError> {
         ));
     }
     Ok(Transforms { frames, warnings })
+}
+
+/// Reads the JSON. What fails as JSON is tried again as it is often written by hand or by Python ([`lenient`]).
+fn read_file(text: &[u8]) -> Result<File, TransformsError> {
+    let error = match serde_json::from_slice(text) {
+        Ok(file) => return Ok(file),
+        Err(error) => error,
+    };
+    let begins = text.trim_ascii_start();
+    if !begins.starts_with(b"{") && !begins.starts_with(b"[") && !begins.starts_with(b"/") {
+        let word = begins
+            .split(|byte| byte.is_ascii_whitespace())
+            .next()
+            .unwrap_or_default();
+        let word = String::from_utf8_lossy(&word[..word.len().min(20)]).into_owned();
+        return Err(TransformsError::NoJson(word));
+    }
+    match serde_json::from_slice(&lenient::plain(text)) {
+        Ok(file) => Ok(file),
+        // The first error counts in the file as it is.
+        Err(_) => Err(TransformsError::Json(error)),
+    }
 }
 
 struct Notes {

@@ -12,6 +12,7 @@ mod crop;
 mod holdout;
 mod layers;
 mod load;
+mod names;
 mod set;
 mod show;
 mod straighten;
@@ -265,6 +266,8 @@ struct Tally {
     unseen: Vec<usize>,
     transparent: Vec<usize>,
     turned: Vec<usize>,
+    renamed: Vec<usize>,
+    masked: Vec<usize>,
     far_outside: Vec<usize>,
 }
 
@@ -284,6 +287,12 @@ impl Delivery<'_> {
                 }
                 let source = self.set.source(index)?;
                 let needed = source.decoding_bytes();
+                if source.masked_beside() {
+                    tally.masked.push(index);
+                }
+                if source.renamed() {
+                    tally.renamed.push(index);
+                }
                 while in_flight.len() >= most || bytes + needed > IN_FLIGHT_BYTES {
                     let Some(oldest) = in_flight.pop_front() else {
                         break;
@@ -383,6 +392,14 @@ impl Delivery<'_> {
             (
                 &tally.turned,
                 "carry an EXIF orientation, which is not applied: cameras belong to the pixels as stored",
+            ),
+            (
+                &tally.renamed,
+                "lie under other names than their file says: another folder, ending or spelling",
+            ),
+            (
+                &tally.masked,
+                "are masked by files beside them (dynamic_mask_NAME.png, NAME.alpha.png or NAME.mask.png)",
             ),
             (
                 &tally.far_outside,

@@ -1,8 +1,8 @@
 //! Finds the file that lists the views, and the folder of their pictures where that is another one.
 //!
 //! A COLMAP model is named by its folder, by one of its files, or by the folder of the project around it. Its pictures
-//! lie where the user says. Otherwise they lie in the nearest `images` beside the model or up to two folders above it,
-//! as COLMAP (`sparse/0`) and its undistorter (`sparse`) leave them. Binary files are preferred to text, as in COLMAP.
+//! lie where the user says. Otherwise they lie in the nearest `images` beside the model or up to three folders above it,
+//! as COLMAP (`sparse/0`), its undistorter (`sparse`, `dense/0/sparse`) and nerfstudio (`colmap/sparse/0`) leave them. Binary files are preferred to text, as in COLMAP.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -28,9 +28,20 @@ pub struct Pictures {
 /// Files of a model, without endings.
 const MODEL: [&str; 5] = ["images", "cameras", "points3D", "frames", "rigs"];
 /// How many folders above a model may hold its `images`.
-const ABOVE: usize = 2;
+const ABOVE: usize = 3;
 /// Where a project's model may lie.
-const WITHIN: [&str; 4] = ["", "0", "sparse/0", "sparse"];
+const WITHIN: [&str; 8] = [
+    "",
+    "0",
+    "sparse/0",
+    "sparse",
+    "colmap/sparse/0",
+    "colmap/sparse",
+    "dense/0/sparse",
+    "dense/sparse",
+];
+/// Lists of views that a folder may have, likeliest first; the second is of NeRF's synthetic sets.
+const LISTS: [&str; 2] = ["transforms.json", "transforms_train.json"];
 
 /// Finds the views at `path`. `images` is the folder of their pictures, if given.
 ///
@@ -38,6 +49,9 @@ const WITHIN: [&str; 4] = ["", "0", "sparse/0", "sparse"];
 /// One line that says what is missing.
 pub fn find_views(path: &Path, images: Option<&Path>) -> Result<Input, Box<JobError>> {
     let file = listing(path, images.is_some());
+    if path.is_dir() && !file.exists() {
+        return Err(without_cameras(path));
+    }
     let mut input = find("the views", &file)?;
     if !is_model(&input.name) {
         return match images {
@@ -105,7 +119,12 @@ pub fn likely(folder: &Path) -> impl Iterator<Item = PathBuf> {
 /// The file that lists the views.
 fn listing(path: &Path, model: bool) -> PathBuf {
     if path.is_dir() {
-        let transforms = path.join("transforms.json");
+        let lists = LISTS.map(|name| path.join(name));
+        let transforms = lists
+            .iter()
+            .find(|list| list.exists())
+            .unwrap_or(&lists[0])
+            .clone();
         let listed = transforms.exists() && !model;
         let found = WITHIN.iter().find_map(|within| {
             let folder = path.join(within);
@@ -127,6 +146,38 @@ fn listing(path: &Path, model: bool) -> PathBuf {
         }
         _ => path.to_path_buf(),
     }
+}
+
+/// The error of a folder in which no list of views was found: what it has instead, and what makes one.
+fn without_cameras(path: &Path) -> Box<JobError> {
+    let ending = |name: &str| {
+        name.rsplit_once('.')
+            .map(|(_, end)| end.to_ascii_lowercase())
+    };
+    let names = std::fs::read_dir(path).into_iter().flatten().flatten();
+    let names = names.filter_map(|entry| entry.file_name().into_string().ok());
+    let endings: Vec<String> = names.take(1000).filter_map(|name| ending(&name)).collect();
+    let has = |wanted: &[&str]| {
+        endings
+            .iter()
+            .any(|ending| wanted.contains(&ending.as_str()))
+    };
+    let instead = if path.join("keyframes").is_dir() {
+        ": it is a raw capture of Polycam"
+    } else if has(&["cam"]) {
+        ": it has .cam files, as MVE and texrecon have them"
+    } else if has(&["png", "jpg", "jpeg", "webp", "tif", "tiff", "heic", "exr"]) {
+        ": it has pictures, and no cameras to them"
+    } else {
+        ""
+    };
+    let message = format!(
+        "the views {}: no transforms.json and no COLMAP model is in this folder{instead}",
+        path.display()
+    );
+    let hint = "views are cameras and pictures: convert them with ns-process-data, which makes a transforms.json, or \
+        give the folder of a COLMAP model";
+    JobError::own(Code::MissingInput, message, hint)
 }
 
 /// The pictures beside a model, not above `top`. A link that leads out of the folder around them is not followed.

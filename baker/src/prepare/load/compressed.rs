@@ -1,4 +1,4 @@
-//! `EXT_meshopt_compression`: a compressed buffer view → the bytes of the plain one.
+//! `EXT_meshopt_compression`, or `KHR_meshopt_compression` as the ratified form is called: a compressed buffer view → the bytes of the plain one.
 //!
 //! meshoptimizer's decoders accept any bytes and at worst return garbage, which the checks of indices and coordinates
 //! then find. The filters for normals and rotations are left out, since only positions and texture coordinates are
@@ -67,10 +67,13 @@ pub(super) struct Compression {
     exponential: bool,
 }
 
+/// The names of the extension, before and after its ratification.
+const NAMES: [&str; 2] = ["EXT_meshopt_compression", "KHR_meshopt_compression"];
+
 /// The compression of a view, if it has one.
 pub(super) fn of(view: &json::buffer::View) -> Option<Result<Compression, CompressedError>> {
     let others = &view.extensions.as_ref()?.others;
-    let fields = others.get("EXT_meshopt_compression")?;
+    let fields = NAMES.iter().find_map(|name| others.get(*name))?;
     Some(parse(fields))
 }
 

@@ -100,6 +100,9 @@ pub(super) fn split(bytes: &[u8]) -> Result<Chunks, GlbError> {
         return Err(GlbError::FirstChunk);
     };
     let bin = chunks.find_map(|(kind, range)| (kind == Some(BIN)).then_some(range));
+    // The format pads JSON with spaces; some exporters pad it with zeros.
+    let text = bytes[json.clone()].iter().rposition(|&byte| byte != 0);
+    let json = json.start..text.map_or(json.start, |last| json.start + last + 1);
     Ok(Chunks { json, bin })
 }
 

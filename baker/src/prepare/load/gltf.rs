@@ -32,7 +32,11 @@ use crate::pace;
 use crate::progress::{Progress, each};
 
 /// Supported extensions that change how positions are stored.
-const GEOMETRY_EXTENSIONS: [&str; 2] = ["KHR_mesh_quantization", "EXT_meshopt_compression"];
+const GEOMETRY_EXTENSIONS: [&str; 3] = [
+    "KHR_mesh_quantization",
+    "EXT_meshopt_compression",
+    "KHR_meshopt_compression",
+];
 /// Prefixes of extensions that do not touch positions: the bake replaces what they do.
 const OTHER_EXTENSIONS: [&str; 6] = [
     "KHR_materials_",

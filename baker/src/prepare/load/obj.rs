@@ -17,6 +17,9 @@ pub enum ObjError {
     /// A `v` or `vt` lacks numbers.
     #[error("line {0}: has too few numbers, or words that are none")]
     Number(usize),
+    /// A number is written with a decimal comma.
+    #[error("line {0}: has a number with a decimal comma (0,5)")]
+    Comma(usize),
     /// A corner is no index.
     #[error("line {line}: {word} is no corner of a face")]
     Corner {
@@ -47,7 +50,10 @@ type Corner = (u32, Option<u32>);
 
 pub(super) fn read(bytes: &[u8], want_uvs: bool) -> Result<RawMesh, ObjError> {
     let bytes = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
-    let mut shape = Shape::default();
+    let mut shape = Shape {
+        want_uvs,
+        ..Shape::default()
+    };
     let mut joined = Vec::new();
     for (number, line) in bytes.split(|&byte| byte == b'\n').enumerate() {
         let line = line.trim_ascii_end();
@@ -62,11 +68,12 @@ pub(super) fn read(bytes: &[u8], want_uvs: bool) -> Result<RawMesh, ObjError> {
             joined.clear();
         }
     }
-    Ok(shape.finish(want_uvs))
+    Ok(shape.finish())
 }
 
 #[derive(Default)]
 struct Shape {
+    want_uvs: bool,
     positions: Vec<[f32; 3]>,
     uvs: Vec<[f32; 2]>,
     triangles: Vec<[Corner; 3]>,
@@ -80,6 +87,8 @@ impl Shape {
             .filter(|word| !word.is_empty());
         match words.next() {
             Some(b"v") => self.positions.push(numbers(line, words)?),
+            // Nobody reads them, so nothing is wrong with them.
+            Some(b"vt") if !self.want_uvs => {}
             Some(b"vt") => {
                 let [u] = numbers(line, words.clone())?;
                 // A single number addresses a texture of one row.
@@ -137,10 +146,15 @@ impl Shape {
             }
         };
         let vertex = part("vertex", self.positions.len())?.ok_or_else(no_corner)?;
-        Ok((vertex, part("texture coordinate", self.uvs.len())?))
+        let uv = match self.want_uvs {
+            true => part("texture coordinate", self.uvs.len())?,
+            false => None,
+        };
+        Ok((vertex, uv))
     }
 
-    fn finish(self, want_uvs: bool) -> RawMesh {
+    fn finish(self) -> RawMesh {
+        let want_uvs = self.want_uvs;
         let triangles: Vec<[u32; 3]> = self
             .triangles
             .iter()
@@ -179,7 +193,11 @@ fn numbers<'a, const N: usize>(
 ) -> Result<[f32; N], ObjError> {
     let mut numbers = [0.0; N];
     for number in &mut numbers {
-        *number = words.next().and_then(parse).ok_or(ObjError::Number(line))?;
+        let word = words.next().ok_or(ObjError::Number(line))?;
+        *number = parse(word).ok_or(match word.contains(&b',') {
+            true => ObjError::Comma(line),
+            false => ObjError::Number(line),
+        })?;
     }
     Ok(numbers)
 }

@@ -1,6 +1,6 @@
 //! PLY, ASCII and binary of both byte orders → triangles.
 //!
-//! Polygons become fans. Texture coordinates come from the vertices (`s t`, `u v`, `texture_u texture_v`) or from a
+//! Polygons become fans, triangle strips their triangles. Texture coordinates come from the vertices (`s t`, `u v`, `texture_u texture_v`) or from a
 //! `texcoord` list of each face, which takes precedence. v points up in PLY and down here. Other elements and
 //! properties are skipped.
 //!
@@ -99,6 +99,7 @@ pub(super) fn read(bytes: &[u8], want_uvs: bool) -> Result<RawMesh, PlyError> {
         match element.name.as_str() {
             "vertex" => shape.read_vertices(element, &mut values, want_uvs)?,
             "face" => shape.read_faces(element, &mut values, want_uvs)?,
+            "tristrips" => shape.read_strips(element, &mut values)?,
             _ => skip(element, &mut values)?,
         }
     }
@@ -186,6 +187,36 @@ impl Shape {
             self.add_polygon(face, &lists[corners_at])?;
             if let Some(at) = uvs_at {
                 self.add_corner_uvs(lists[corners_at].len(), &lists[at]);
+            }
+        }
+        Ok(())
+    }
+
+    /// Triangle strips, as Stanford's scans have them: each corner makes a triangle with the two before it, turned by
+    /// one for every second. -1 ends a strip.
+    fn read_strips(&mut self, element: &Element, values: &mut Values<'_>) -> Result<(), PlyError> {
+        let Some(corners_at) = element.place(&["vertex_indices", "vertex_index"], true) else {
+            return skip(element, values);
+        };
+        let mut list = Vec::new();
+        for entry in 0..element.count {
+            for (at, property) in element.properties.iter().enumerate() {
+                let read = values.property(property, &mut list);
+                read.map_err(|stop| stop.at(element, entry))?;
+                if at != corners_at {
+                    continue;
+                }
+                for strip in list.split(|&corner| corner == -1.0) {
+                    for (number, corners) in strip.windows(3).enumerate() {
+                        let [a, b, c] = [corners[0], corners[1], corners[2]];
+                        let corners = if number % 2 == 0 {
+                            [a, b, c]
+                        } else {
+                            [b, a, c]
+                        };
+                        self.add_polygon(entry, &corners)?;
+                    }
+                }
             }
         }
         Ok(())

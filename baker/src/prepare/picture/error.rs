@@ -3,6 +3,8 @@
 use proto::limits::{MAX_VIEW_EDGE, MAX_VIEW_PIXELS};
 use proto::message::Code;
 
+use crate::prepare::foreign::Foreign;
+
 /// Why a picture is refused.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PictureError {
@@ -13,6 +15,9 @@ pub(crate) enum PictureError {
     /// A format that is not read.
     #[error("is {0}, which is not read")]
     Format(&'static str),
+    /// No picture, but something known.
+    #[error(transparent)]
+    Foreign(Foreign),
     /// An unsupported variant of a format.
     #[error("is {0}, which is not supported")]
     Flavour(&'static str),
@@ -48,6 +53,7 @@ impl PictureError {
             Self::Memory => Code::OutOfHostMemory,
             Self::Empty
             | Self::Unknown
+            | Self::Foreign(_)
             | Self::NoPixels { .. }
             | Self::Truncated
             | Self::Damaged(_) => Code::InvalidAsset,

@@ -4,6 +4,7 @@
 use proto::limits::{MAX_VIEW_EDGE, MAX_VIEW_PIXELS};
 
 use super::error::PictureError;
+use crate::prepare::foreign::{self, Class, Foreign};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
@@ -30,27 +31,6 @@ impl Header {
     }
 }
 
-/// Magic bytes of other formats at their offsets, for messages.
-const OTHERS: [(usize, &[u8], &str); 17] = [
-    (0, b"GIF8", "a GIF"),
-    (0, b"BM", "a BMP"),
-    (0, b"II*\0", "a TIFF"),
-    (0, b"MM\0*", "a TIFF"),
-    (0, b"II+\0", "a BigTIFF"),
-    (4, b"ftypavif", "an AVIF"),
-    (4, b"ftyp", "a HEIC or a video"),
-    (0, b"\x76\x2F\x31\x01", "an OpenEXR picture"),
-    (0, b"#?R", "a Radiance HDR picture"),
-    (0, b"qoif", "a QOI picture"),
-    (0, b"8BPS", "a Photoshop file"),
-    (0, b"\xFF\x0A", "a JPEG XL"),
-    (0, b"\0\0\0\x0CJXL ", "a JPEG XL"),
-    (0, b"\0\0\0\x0CjP", "a JPEG 2000"),
-    (0, b"\xABKTX", "a KTX texture"),
-    (0, b"DDS ", "a DDS texture"),
-    (0, b"glTF", "a GLB"),
-];
-
 /// Reads format and size and checks the size.
 ///
 /// # Errors
@@ -65,12 +45,15 @@ pub(crate) fn probe(bytes: &[u8]) -> Result<Header, PictureError> {
     } else if bytes.starts_with(b"RIFF") && bytes.get(8..12) == Some(b"WEBP") {
         (Format::WebP, webp(bytes)?)
     } else {
-        let other = OTHERS
-            .iter()
-            .find(|(at, magic, _)| bytes.get(*at..).is_some_and(|rest| rest.starts_with(magic)));
-        return Err(other.map_or(PictureError::Unknown, |&(_, _, name)| {
-            PictureError::Format(name)
-        }));
+        return Err(match foreign::recognise(bytes) {
+            Some(Foreign {
+                what,
+                class: Class::Picture,
+                ..
+            }) => PictureError::Format(what),
+            Some(foreign) => PictureError::Foreign(foreign),
+            None => PictureError::Unknown,
+        });
     };
     check_size(width, height)?;
     Ok(Header {

@@ -330,7 +330,7 @@ fn damaged_and_animated_webp_is_refused() {
 fn what_is_no_picture_is_named() {
     assert_eq!(refusal(b""), "the file is empty");
     assert_eq!(refusal(b"GIF89a and so on"), "is a GIF, which is not read");
-    assert_eq!(refusal(b"glTF\x02\0\0\0"), "is a GLB, which is not read");
+    assert_eq!(refusal(b"glTF\x02\0\0\0"), "is a mesh (GLB)");
     assert_eq!(
         refusal(b"\0\0\0\x1Cftypavif\0\0"),
         "is an AVIF, which is not read"

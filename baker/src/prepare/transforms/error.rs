@@ -4,12 +4,24 @@ use proto::limits::MAX_VIEWS;
 use proto::message::Code;
 use serde_json::error::Category;
 
+use crate::prepare::foreign::{Class, Foreign};
+
 /// Hint for a file of another layout.
 const LAYOUT: &str =
     "the file lists its views as {\"frames\": [{\"file_path\": …, \"transform_matrix\": …}]}";
 
+/// Hint for the cameras of another program.
+const OTHERS: &str = "views are a transforms.json ({\"frames\": [{\"file_path\": …, \"transform_matrix\": …}]}, as ns-process-data \
+    makes it from other programs' cameras) or a COLMAP model";
+
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TransformsError {
+    /// A file of another kind.
+    #[error(transparent)]
+    Foreign(Foreign),
+    /// Text that is no JSON object.
+    #[error("is text, but no JSON: it begins with {0:?}")]
+    NoJson(String),
     #[error("is UTF-16, not UTF-8")]
     Utf16,
     #[error("is empty")]
@@ -41,6 +53,13 @@ pub(crate) enum TransformsError {
     /// The lists hold out all frames.
     #[error("holds every frame out of the fit by name: none is left to bake from")]
     AllHeldOut,
+    /// One picture cannot be seen from several places.
+    #[error("all {count} frames name the same picture, {name}")]
+    SamePicture {
+        /// The `file_path` of all.
+        name: String,
+        count: usize,
+    },
     #[error("frame {frame}: {problem}")]
     Frame {
         /// Its number in the list, from 0.
@@ -101,6 +120,17 @@ pub(crate) enum Problem {
         picture: [u32; 2],
         stated: [f64; 2],
     },
+    /// The principal point lies outside a picture whose size is not stated.
+    #[error(
+        "cx, cy are {}, {}, outside the picture of {}x{} pixels: they and fl_x are of another size",
+        centre[0], centre[1], picture[0], picture[1]
+    )]
+    OtherSize {
+        /// Principal point in pixels.
+        centre: [f64; 2],
+        /// Width and height.
+        picture: [u32; 2],
+    },
     /// `w`, `fl_x` and `camera_angle_x` contradict each other.
     #[error(
         "w is {stated}, the picture has {picture} columns, and scaled to it fl_x contradicts camera_angle_x"
@@ -118,12 +148,15 @@ impl TransformsError {
         match self {
             Self::TooManyFrames(_) | Self::TooManyNames { .. } => Code::LimitExceeded,
             Self::Frame { problem, .. } => problem.code(),
-            Self::Utf16
+            Self::Foreign(_)
+            | Self::NoJson(_)
+            | Self::Utf16
             | Self::Empty
             | Self::Json(_)
             | Self::NoFrames
             | Self::EmptyFrames
             | Self::UnknownNames { .. }
+            | Self::SamePicture { .. }
             | Self::AllHeldOut => Code::InvalidAsset,
         }
     }
@@ -131,18 +164,28 @@ impl TransformsError {
     /// How to fix it.
     pub(crate) fn hint(&self) -> &'static str {
         match self {
+            Self::Foreign(Foreign { class, hint, .. }) => match class {
+                Class::Mesh => "if mesh and views are swapped: kiln bake MESH --views VIEWS",
+                Class::Picture => {
+                    "--views names the cameras: a transforms.json, which names its pictures, or a COLMAP model"
+                }
+                Class::Cameras | Class::Other => hint,
+            },
+            Self::NoJson(_) => OTHERS,
             Self::Utf16 => "save the file as UTF-8",
             Self::Json(error) => match error.classify() {
                 Category::Eof => "the file ends early: write it again",
                 Category::Data if !is_of_a_number(&error.to_string()) => LAYOUT,
                 _ => "numbers are plain JSON numbers: NaN, Infinity and quoted numbers are not",
             },
-            Self::NoFrames | Self::EmptyFrames | Self::Empty => LAYOUT,
+            Self::NoFrames => OTHERS,
+            Self::EmptyFrames | Self::Empty => LAYOUT,
             Self::TooManyFrames(_) => "leave out views; a few hundred are enough for any object",
             Self::TooManyNames { .. } => "name each frame once",
             Self::UnknownNames { .. } => {
                 "test_filenames, val_filenames and train_filenames repeat file_path as the frames have it"
             }
+            Self::SamePicture { .. } => "each frame names the picture that its camera took",
             Self::AllHeldOut => {
                 "take some frames out of test_filenames and val_filenames, or into train_filenames"
             }
@@ -178,6 +221,7 @@ impl Problem {
             Self::Aspect { .. } => {
                 "the camera belongs to a picture of another shape: w and h, or the file, are wrong"
             }
+            Self::OtherSize { .. } => "give w and h, the size of the pictures that fl_x, cx and cy were measured on",
             Self::Contradiction { .. } => {
                 "make w, h and fl_x those of one picture size, or leave camera_angle_x out"
             }

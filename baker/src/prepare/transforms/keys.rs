@@ -35,6 +35,8 @@ pub(super) struct Keys {
     pub(super) camera_model: Option<String>,
     /// A key that names another projection and is true.
     projection: Option<&'static str>,
+    /// Blender's `camera_type`, where it is no perspective.
+    camera_type: Option<String>,
     rolling_shutter: Option<Vec<f64>>,
     /// `applied_transform` or `applied_scale`, if present.
     pub(super) applied: Option<&'static str>,
@@ -77,6 +79,17 @@ impl Keys {
                 value: "true".to_owned(),
             });
         }
+        if let Some(value) = &self.camera_type
+            && !["PERSP", "PERSPECTIVE", ""].contains(&value.to_ascii_uppercase().as_str())
+        {
+            return Err(Problem::NotPinhole {
+                key: "camera_type",
+                value: match value.as_str() {
+                    "ORTHO" => "ORTHO (orthographic)".to_owned(),
+                    other => other.to_owned(),
+                },
+            });
+        }
         if let Some(shutter) = &self.rolling_shutter
             && shutter.iter().any(|&x| x != 0.0)
         {
@@ -104,6 +117,7 @@ impl Keys {
             "camera_angle_x" => self.camera_angle_x = value(key, map)?,
             "camera_angle_y" => self.camera_angle_y = value(key, map)?,
             "camera_model" => self.camera_model = value(key, map)?,
+            "camera_type" => self.camera_type = value(key, map)?,
             "is_fisheye" => self.projection = flag("is_fisheye", map)?.or(self.projection),
             "latlong" => self.projection = flag("latlong", map)?.or(self.projection),
             "equirectangular" => {

@@ -157,7 +157,15 @@ impl Lens {
             }
             [Some(w), None] => scale = [picture[0] / w; 2],
             [None, Some(h)] => scale = [picture[1] / h; 2],
-            [None, None] => {}
+            [None, None] => {
+                let centre = [0, 1].map(|axis| self.centre[axis].unwrap_or(0.0));
+                if centre[0] >= picture[0] || centre[1] >= picture[1] {
+                    return Err(Problem::OtherSize {
+                        centre,
+                        picture: [width, height],
+                    });
+                }
+            }
         }
         let length = |axis: usize| match self.focal[axis] {
             Some(Focal::Length(length)) => Some(length * scale[axis]),

@@ -5,6 +5,7 @@ use proto::limits::MAX_IMAGE_FILE_BYTES;
 use proto::message::{Code, Failure, Refusal};
 use proto::table::{Camera, Layer};
 
+use super::names;
 use super::straighten::{self, Numbers};
 use crate::folder::{Folder, FolderError};
 use crate::prepare::colmap::is_model;
@@ -13,15 +14,26 @@ use crate::prepare::transforms::Frame;
 
 struct File {
     name: String,
+    /// Found under another name than its own, with or without an ending.
+    renamed: bool,
     bytes: Vec<u8>,
     header: Header,
+}
+
+/// A mask of a picture.
+struct Mask {
+    file: File,
+    /// White is left out, not black.
+    inverted: bool,
+    /// The frame does not name it: it lies beside its picture.
+    beside: bool,
 }
 
 /// The files of a frame, read but not decoded.
 pub(super) struct FrameFiles {
     index: usize,
     picture: File,
-    mask: Option<File>,
+    mask: Option<Mask>,
     layers: Vec<(Layer, File)>,
     straightened: bool,
 }
@@ -34,9 +46,6 @@ pub(super) struct Decoded {
     pub(super) layers: Vec<(Layer, Picture)>,
 }
 
-/// Endings tried in this order where the `file_path` is not there as written.
-const EXTENSIONS: [&str; 5] = ["", ".png", ".jpg", ".jpeg", ".webp"];
-
 impl FrameFiles {
     /// Reads the files of frame `index` of `transforms`, with those of its layers where `layered`, and checks their
     /// sizes.
@@ -48,11 +57,14 @@ impl FrameFiles {
         layered: bool,
     ) -> Result<Self, Failure> {
         let picture = File::read(folder, transforms, &frame.file, index)?;
-        let mask = frame
-            .mask
-            .as_ref()
-            .map(|mask| File::read(folder, transforms, mask, index))
-            .transpose()?;
+        let mask = match &frame.mask {
+            Some(name) => Some(Mask {
+                file: File::read(folder, transforms, name, index)?,
+                inverted: false,
+                beside: false,
+            }),
+            None => Mask::beside(folder, &picture.name, index)?,
+        };
         let layers = frame.layers.pictures.iter().filter(|_| layered);
         let layers = layers.map(|(layer, name)| {
             let file = File::read(folder, transforms, name, index)?;
@@ -75,6 +87,16 @@ impl FrameFiles {
         })
     }
 
+    /// Whether a mask is used that the frame does not name.
+    pub(super) fn masked_beside(&self) -> bool {
+        self.mask.as_ref().is_some_and(|mask| mask.beside)
+    }
+
+    /// Whether the picture lies under another name than the frame says.
+    pub(super) fn renamed(&self) -> bool {
+        self.picture.renamed
+    }
+
     pub(super) fn size(&self) -> [u32; 2] {
         [self.picture.header.width, self.picture.header.height]
     }
@@ -88,15 +110,19 @@ impl FrameFiles {
             false => 0,
         };
         let layers = self.layers.iter().map(|(_, layer)| file(layer) + straight);
-        file(&self.picture) + self.mask.as_ref().map_or(0, file) + straight + layers.sum::<usize>()
+        file(&self.picture)
+            + self.mask.as_ref().map_or(0, |mask| file(&mask.file))
+            + straight
+            + layers.sum::<usize>()
     }
 
     /// Decodes, masks and undistorts. Fails where the lens described by `transforms` does not suit the picture.
     pub(super) fn decode(&self, transforms: &str, frame: &Frame) -> Result<Decoded, Failure> {
         let mut picture = self.picture.decode(self.index)?;
         if let Some(mask) = &self.mask {
-            apply_mask(&mut picture, &mask.decode(self.index)?)
-                .map_err(|message| mask.failure(self.index, Code::InvalidAsset, &message))?;
+            let file = &mask.file;
+            apply_mask(&mut picture, &file.decode(self.index)?, mask.inverted)
+                .map_err(|message| file.failure(self.index, Code::InvalidAsset, &message))?;
         }
         let mut layers = Vec::new();
         for (layer, file) in &self.layers {
@@ -138,6 +164,30 @@ impl FrameFiles {
     }
 }
 
+impl Mask {
+    /// The mask beside the picture `name`, where there is one by a convention that is known.
+    fn beside(folder: &Folder<'_>, name: &str, index: usize) -> Result<Option<Self>, Failure> {
+        for names::Companion { name, inverted } in names::masks(name) {
+            let Ok(bytes) = folder.read(&name, MAX_IMAGE_FILE_BYTES) else {
+                continue;
+            };
+            let header = picture::probe(&bytes).map_err(|error| broken(&name, index, &error))?;
+            let file = File {
+                name,
+                renamed: false,
+                bytes,
+                header,
+            };
+            return Ok(Some(Self {
+                file,
+                inverted,
+                beside: true,
+            }));
+        }
+        Ok(None)
+    }
+}
+
 impl File {
     fn read(
         folder: &Folder<'_>,
@@ -148,7 +198,7 @@ impl File {
         let failed = |error: &FolderError| {
             let shown = if name.is_empty() { "file_path" } else { name };
             let tried = match error {
-                FolderError::Refused(Refusal::Missing) if !has_ending(name) => {
+                FolderError::Refused(Refusal::Missing) if !names::has_ending(name) => {
                     ", nor with .png, .jpg, .jpeg or .webp behind it"
                 }
                 _ => "",
@@ -163,7 +213,7 @@ impl File {
                     "file_path is relative to transforms.json; .png, .jpg, .jpeg and .webp may be left out"
                 }
                 FolderError::Refused(Refusal::Outside) => {
-                    "files are read only beneath the folder of transforms.json"
+                    "files are read only beneath the folder of transforms.json, and symbolic links are followed only there: move or copy the pictures beside it"
                 }
                 _ => "",
             };
@@ -173,42 +223,42 @@ impl File {
                 hint: hint.to_owned(),
             }
         };
-        // Names are relative to the file that holds them.
-        let base = transforms.rsplit_once('/').map_or("", |(base, _)| base);
-        let mut unlisted = false;
-        for extension in EXTENSIONS {
-            // An empty name stays empty and an absolute one absolute.
-            let candidate = match (base, name) {
-                ("", _) | (_, "") => format!("{name}{extension}"),
-                _ if name.starts_with('/') => format!("{name}{extension}"),
-                _ => format!("{base}/{name}{extension}"),
-            };
+        let mut first = None;
+        for candidate in names::candidates(transforms, name) {
             let bytes = match folder.read(&candidate, MAX_IMAGE_FILE_BYTES) {
                 Ok(bytes) => bytes,
-                Err(FolderError::Refused(Refusal::Missing)) => continue,
-                // Without an ending it is no picture's name yet.
-                Err(FolderError::Refused(Refusal::Unlisted)) if extension.is_empty() => {
-                    unlisted = true;
+                // A name that was only guessed and is none says nothing.
+                Err(
+                    error @ FolderError::Refused(
+                        Refusal::Missing
+                        | Refusal::Outside
+                        | Refusal::Unlisted
+                        | Refusal::NotAFile(_),
+                    ),
+                ) => {
+                    first.get_or_insert(error);
                     continue;
                 }
                 Err(error) => return Err(failed(&error)),
             };
-            let name = format!("{name}{extension}");
             return match picture::probe(&bytes) {
                 Ok(header) => Ok(Self {
-                    name,
+                    renamed: !candidate.contains(name),
+                    name: candidate,
                     bytes,
                     header,
                 }),
-                Err(error) => Err(broken(&name, index, &error)),
+                Err(error) => Err(broken(&candidate, index, &error)),
             };
         }
-        let refusal = if unlisted && has_ending(name) {
-            Refusal::Unlisted
-        } else {
-            Refusal::Missing
+        let error = match first {
+            // Without an ending it is no picture's name yet.
+            Some(FolderError::Refused(Refusal::Unlisted)) if !names::has_ending(name) => {
+                Refusal::Missing.into()
+            }
+            first => first.unwrap_or(Refusal::EmptyName.into()),
         };
-        Err(failed(&refusal.into()))
+        Err(failed(&error))
     }
 
     fn decode(&self, index: usize) -> Result<Picture, Failure> {
@@ -224,16 +274,14 @@ impl File {
     }
 }
 
-/// `view.gif` has an ending; `view` and `take.1/view` have none.
-fn has_ending(name: &str) -> bool {
-    let file = name.rsplit('/').next().unwrap_or(name);
-    file.trim_start_matches('.').contains('.')
-}
-
 fn broken(name: &str, index: usize, error: &PictureError) -> Failure {
     let hint = match error {
-        PictureError::Format(_) | PictureError::Flavour(_) | PictureError::Unknown => {
-            "views are PNG, JPEG or WebP pictures in RGB"
+        PictureError::Foreign(foreign) if !foreign.hint.is_empty() => foreign.hint,
+        PictureError::Format(_)
+        | PictureError::Flavour(_)
+        | PictureError::Foreign(_)
+        | PictureError::Unknown => {
+            "views are PNG, JPEG or WebP pictures in RGB: convert the pictures"
         }
         PictureError::TooLarge { .. } => {
             "make the pictures smaller; the camera may keep its w and h"
@@ -247,21 +295,65 @@ fn broken(name: &str, index: usize, error: &PictureError) -> Failure {
     }
 }
 
-/// Multiplies alpha by a mask as nerfstudio has it: white counts, black does not.
-fn apply_mask(picture: &mut Picture, mask: &Picture) -> Result<(), String> {
+/// Multiplies alpha by a mask as nerfstudio has it: white counts, black does not; the other way round where `inverted`.
+/// A mask of 0 and 1 alone counts as one of 0 and 255.
+fn apply_mask(picture: &mut Picture, mask: &Picture, inverted: bool) -> Result<(), String> {
     if (mask.width, mask.height) != (picture.width, picture.height) {
         return Err(format!(
             "the mask has {}x{} pixels, its picture {}x{}",
             mask.width, mask.height, picture.width, picture.height
         ));
     }
+    let brightest = mask.pixels.iter().flat_map(|pixel| &pixel[..3]).max();
+    let unit = if brightest == Some(&1) { 255 } else { 1 };
     for (pixel, mask) in picture.pixels.iter_mut().zip(&mask.pixels) {
         let white = mask[..3]
             .iter()
-            .map(|&channel| u32::from(channel))
+            .map(|&channel| u32::from(channel) * unit)
             .sum::<u32>();
+        let white = if inverted { 765 - white } else { white };
         pixel[3] = ((u32::from(pixel[3]) * white + 382) / 765) as u8;
     }
     picture.has_alpha = picture.pixels.iter().any(|pixel| pixel[3] != 255);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn picture(pixels: &[[u8; 4]]) -> Picture {
+        Picture {
+            width: pixels.len() as u32,
+            height: 1,
+            pixels: pixels.to_vec(),
+            has_alpha: false,
+            turned: false,
+        }
+    }
+
+    #[test]
+    fn masks_of_every_tool_leave_out_what_they_mean() {
+        let grey = |values: [u8; 3]| picture(&values.map(|value| [value, value, value, 255]));
+        // Values of the mask, whether white is left out, and what is left of an opaque picture.
+        let cases = [
+            ([0, 128, 255], false, [0, 128, 255]),
+            ([0, 128, 255], true, [255, 127, 0]),
+            ([0, 1, 1], false, [0, 255, 255]),
+            ([0, 1, 1], true, [255, 0, 0]),
+            ([0, 1, 2], false, [0, 1, 2]),
+            ([0, 0, 0], false, [0, 0, 0]),
+        ];
+        for (mask, inverted, alpha) in cases {
+            let mut masked = grey([9; 3]);
+            apply_mask(&mut masked, &grey(mask), inverted).expect("one size");
+            let found: Vec<u8> = masked.pixels.iter().map(|pixel| pixel[3]).collect();
+            assert_eq!(found, alpha, "{mask:?} {inverted}");
+        }
+        let error = apply_mask(&mut grey([9; 3]), &picture(&[[0; 4]]), false);
+        assert_eq!(
+            error,
+            Err("the mask has 1x1 pixels, its picture 3x1".to_owned())
+        );
+    }
 }

@@ -243,6 +243,22 @@ impl Source<'_> {
         }
     }
 
+    /// Whether a mask beside the picture is used that its file does not name.
+    pub(super) fn masked_beside(&self) -> bool {
+        match &self.kind {
+            SourceKind::Frame(files, _) => files.masked_beside(),
+            SourceKind::Slice(..) => false,
+        }
+    }
+
+    /// Whether the picture lies under another name than its file says.
+    pub(super) fn renamed(&self) -> bool {
+        match &self.kind {
+            SourceKind::Frame(files, _) => files.renamed(),
+            SourceKind::Slice(..) => false,
+        }
+    }
+
     pub(super) fn load(self, outline: &Outline, holdout: bool) -> Result<Loaded, Failure> {
         let (index, file, up) = (self.index, self.file, self.up);
         match self.kind {

@@ -75,15 +75,20 @@ pub(super) fn header(bytes: &[u8]) -> Result<(Encoding, Vec<Element>, &[u8]), Pl
     let mut encoding = None;
     let mut elements: Vec<Element> = Vec::new();
     let mut rest = bytes;
+    // Lines of an old Mac end with a carriage return alone.
+    let line_end = match bytes.get(3..5) {
+        Some([b'\r', next]) if *next != b'\n' => b'\r',
+        _ => b'\n',
+    };
     for line in 1.. {
         let wrong = |what| PlyError::Header { line, what };
         let end = rest
             .iter()
-            .position(|&byte| byte == b'\n')
+            .position(|&byte| byte == line_end)
             .ok_or(wrong("the header does not end"))?;
-        let text = std::str::from_utf8(&rest[..end])
-            .unwrap_or("comment")
-            .trim_end();
+        // Names in Latin-1 stay names: a property that is passed over would shift all values behind it.
+        let text = String::from_utf8_lossy(&rest[..end]);
+        let text = text.trim_end();
         rest = &rest[end + 1..];
         let words: Vec<&str> = text.split_ascii_whitespace().collect();
         match words[..] {

@@ -25,6 +25,12 @@ impl Stop {
     }
 }
 
+/// Whether the C library of Windows writes a number that is none so: `-nan(ind)`, `nan(snan)`, `1.#QNAN`, `-1.#IND`.
+fn is_nan(word: &str) -> bool {
+    let word = word.trim_start_matches(['-', '+']).to_ascii_lowercase();
+    word.starts_with("nan(") || word.starts_with("1.#")
+}
+
 impl Values<'_> {
     /// Refuses a count that the remaining bytes cannot hold.
     pub(super) fn check_count(&self, element: &Element) -> Result<(), PlyError> {
@@ -61,10 +67,12 @@ impl Values<'_> {
                 if word.is_empty() {
                     return Err(Stop::End);
                 }
-                std::str::from_utf8(word)
-                    .ok()
-                    .and_then(|word| word.parse().ok())
-                    .ok_or(Stop::Word)
+                let word = std::str::from_utf8(word).map_err(|_not_text| Stop::Word)?;
+                match word.parse() {
+                    Ok(number) => Ok(number),
+                    Err(_) if is_nan(word) => Ok(f64::NAN),
+                    Err(_) => Err(Stop::Word),
+                }
             }
             Encoding::Little | Encoding::Big => {
                 let (field, rest) = self

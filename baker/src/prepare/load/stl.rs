@@ -1,0 +1,116 @@
+//! STL, binary or text → triangles, three vertices each: the cleaning welds them. Normals and colours are not read.
+//!
+//! A binary file may begin with `solid`, too. So its length decides, as it follows from its count of triangles.
+
+use proto::limits::MAX_TRIANGLES;
+
+use super::{NoUvs, RawMesh};
+use crate::prepare::foreign::{STL, is_binary_stl};
+
+/// Why an STL file is refused.
+#[derive(Debug, thiserror::Error, PartialEq)]
+pub enum StlError {
+    /// A `vertex` lacks numbers.
+    #[error("line {0}: a vertex has too few numbers, or words that are none")]
+    Vertex(usize),
+    /// Vertices that are no whole triangle.
+    #[error("ends within a triangle: it has {0} vertices")]
+    End(usize),
+    /// Beyond the bound.
+    #[error("has more than the {MAX_TRIANGLES} triangles that are taken")]
+    TooManyTriangles,
+}
+
+pub(super) fn read(bytes: &[u8]) -> Result<RawMesh, StlError> {
+    let positions = match is_binary_stl(bytes) {
+        true => binary(bytes)?,
+        false => text(bytes)?,
+    };
+    let corners = (0..positions.len() as u32).collect::<Vec<_>>();
+    Ok(RawMesh {
+        positions,
+        uvs: Err(NoUvs::Absent),
+        triangles: corners.as_chunks().0.to_vec(),
+    })
+}
+
+fn binary(bytes: &[u8]) -> Result<Vec<[f32; 3]>, StlError> {
+    let (head, triangle) = STL;
+    let triangles = bytes[head..].chunks_exact(triangle);
+    if triangles.len() > MAX_TRIANGLES {
+        return Err(StlError::TooManyTriangles);
+    }
+    // A normal, three vertices, and two bytes for whatever a program puts there.
+    let vertices = triangles.flat_map(|triangle| triangle[12..48].as_chunks::<12>().0);
+    let number = |bytes: &[u8; 4]| f32::from_le_bytes(*bytes);
+    let position = |vertex: &[u8; 12]| {
+        let numbers = vertex.as_chunks().0;
+        [
+            number(&numbers[0]),
+            number(&numbers[1]),
+            number(&numbers[2]),
+        ]
+    };
+    Ok(vertices.map(position).collect())
+}
+
+fn text(bytes: &[u8]) -> Result<Vec<[f32; 3]>, StlError> {
+    let mut positions = Vec::new();
+    for (line, text) in bytes.split(|&byte| byte == b'\n').enumerate() {
+        let mut words = text
+            .split(u8::is_ascii_whitespace)
+            .filter(|word| !word.is_empty());
+        if words.next() != Some(b"vertex") {
+            continue;
+        }
+        let mut position = [0.0; 3];
+        for number in &mut position {
+            let word = words.next().and_then(|word| str::from_utf8(word).ok());
+            let read = word.and_then(|word| word.parse().ok());
+            *number = read.ok_or(StlError::Vertex(line + 1))?;
+        }
+        if positions.len() >= 3 * MAX_TRIANGLES {
+            return Err(StlError::TooManyTriangles);
+        }
+        positions.push(position);
+    }
+    match positions.len() % 3 {
+        0 => Ok(positions),
+        _ => Err(StlError::End(positions.len())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "solid a\n facet normal 0 0 1\n outer loop\n vertex 0 0 0\n vertex 1 0 0\n\tvertex 0 1e0 0\r\n\
+        endloop\nendfacet\nendsolid a\n";
+
+    #[test]
+    fn both_forms_give_the_same_triangles() {
+        let read_text = read(TEXT.as_bytes()).unwrap();
+        assert_eq!(read_text.triangles, [[0, 1, 2]]);
+        assert_eq!(
+            read_text.positions,
+            [[0.0; 3], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]
+        );
+        // Exporters do begin binary files like text.
+        let mut bytes = b"solid from a program".to_vec();
+        bytes.resize(80, b' ');
+        bytes.extend(1_u32.to_le_bytes());
+        bytes.extend([0.0_f32, 0.0, 1.0].map(f32::to_le_bytes).concat());
+        let numbers = read_text.positions.as_flattened();
+        bytes.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
+        bytes.extend([0, 0]);
+        assert_eq!(read(&bytes).unwrap(), read_text);
+    }
+
+    #[test]
+    fn a_text_that_ends_early_is_refused() {
+        let cut = TEXT.split_once("\tvertex").unwrap().0;
+        assert_eq!(read(cut.as_bytes()), Err(StlError::End(2)));
+        let wrong = TEXT.replace("1 0 0", "1 x 0");
+        assert_eq!(read(wrong.as_bytes()), Err(StlError::Vertex(5)));
+    }
+}
