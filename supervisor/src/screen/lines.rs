@@ -10,7 +10,7 @@ use crate::screen::{complain, outcome, say};
 use crate::watch::PhaseState;
 use crate::words::{sentence, span, stage, unit};
 
-/// Between two lines about unfinished work.
+/// Interval between lines about unfinished work.
 const INTERVAL: Duration = Duration::from_secs(5);
 
 /// See the head of this file.
