@@ -1,5 +1,4 @@
-//! Mesh and views in one safetensors file through the real programs: the same result as from separate files, and one line
-//! where something is wrong with it.
+//! Mesh and views in one safetensors file give the same result as separate files. Each error in it gives one line.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +9,7 @@ use safetensors::SafeTensors;
 use serde_json::{Value, json};
 
 const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
-/// Seconds on two cores.
+/// Takes seconds on two cores.
 const DRAFT: [&str; 6] = [
     "--quality",
     "draft",
@@ -32,7 +31,7 @@ fn data(name: &str) -> PathBuf {
 #[derive(Clone)]
 struct Tensor(&'static str, &'static str, Vec<usize>, Vec<u8>);
 
-/// The file, which the format's own library finds whole.
+/// Builds the file, and checks that the format's own library can read it.
 fn file(tensors: &[Tensor], metadata: Value) -> Vec<u8> {
     let mut header = serde_json::Map::from_iter([("__metadata__".to_owned(), metadata)]);
     let mut data = Vec::new();
@@ -49,7 +48,7 @@ fn file(tensors: &[Tensor], metadata: Value) -> Vec<u8> {
     bytes
 }
 
-/// Positions, texture coordinates (v up) and indices of a GLB with one primitive, whose accessors are buffer views.
+/// Positions, texture coordinates (v up) and indices of a GLB with one primitive whose accessors are buffer views.
 fn mesh(name: &str) -> Vec<Tensor> {
     let glb = fs::read(data(name)).expect("the mesh");
     let length = u32::from_le_bytes(glb[12..16].try_into().expect("four bytes")) as usize;
@@ -90,7 +89,7 @@ fn mesh(name: &str) -> Vec<Tensor> {
     tensors
 }
 
-/// Pictures with their alpha as masks, and cameras as `TRELLIS` has them.
+/// Pictures with their alpha as masks, and cameras in `TRELLIS`'s convention.
 struct Views {
     colours: Vec<u8>,
     masks: Vec<u8>,
@@ -161,7 +160,7 @@ impl Views {
         ]
     }
 
-    /// As renderers hand them over: colours and masks as floats, cameras in single precision.
+    /// As renderers output them: float colours and masks, single-precision cameras.
     fn tensors_in_floats(&self) -> Vec<Tensor> {
         let steps = |list: &[u8]| -> Vec<u8> {
             let float = |&step: &u8| (f32::from(step) / 255.0).to_le_bytes();
@@ -192,7 +191,7 @@ impl Views {
         ]
     }
 
-    /// With their rows from below.
+    /// With rows from the bottom.
     fn upside_down(&self) -> Vec<Tensor> {
         let turn = |bytes: &[u8], row: usize| -> Vec<u8> {
             let pictures = bytes.chunks_exact(row * EDGE);
@@ -241,7 +240,7 @@ fn one_file_gives_what_many_files_give() {
         heldout(&found),
         heldout(&wanted)
     );
-    // Each half with the other kind of file.
+    // Each half together with the other kind of file.
     assert!(bake(&path, &views_file, &[]).1 == wanted_glb);
     assert!(bake(&mesh_file, &path, &[]).1 == wanted_glb);
 
@@ -256,7 +255,7 @@ fn one_file_gives_what_many_files_give() {
         heldout(&wanted)
     );
 
-    // The comparison can fail.
+    // Checks that the comparison can fail.
     fs::write(&path, file(&views.upside_down(), normalized())).expect("writes");
     let (found, glb) = bake(&mesh_file, &path, &[]);
     assert!(glb != wanted_glb);

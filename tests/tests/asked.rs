@@ -1,5 +1,5 @@
-//! What a bake does only when it is asked: provenance of vertices, pictures of what was rejected, a texture's edge by what the
-//! views resolve, colours of vertices alone, one of several sets of texture coordinates.
+//! Options of a bake: vertices' provenance, pictures of rejected pixels, texture size from the views' resolution,
+//! vertex colours, one of several UV sets.
 
 use std::fs;
 
@@ -14,7 +14,7 @@ fn with_sphere() -> Bench {
     bench
 }
 
-/// A bake of the sphere to `out/a.glb`; one of its seven views is held out.
+/// Bakes the sphere to `out/a.glb`; one of its seven views is held out.
 fn bake(bench: &Bench, more: &[&str]) -> Outcome {
     let mut command = bench.kiln();
     command.args(["bake", "mesh.obj", "--views", "transforms.json", "--json"]);
@@ -114,7 +114,7 @@ fn what_was_rejected_is_drawn_for_each_view_of_the_fit() {
 #[test]
 fn the_edge_is_chosen_by_what_the_views_resolve() {
     let bench = with_sphere();
-    // Pictures of 48 pixels: the least there is would hold them.
+    // The pictures have 48 pixels, so the smallest texture would hold them.
     let small = report(&bench, &["--texture-size", "auto"]);
     let choice = &small["prepare"]["texture"];
     assert_eq!(choice["size"], 256, "{choice}");
@@ -125,7 +125,7 @@ fn the_edge_is_chosen_by_what_the_views_resolve() {
         "{choice}"
     );
     assert_eq!(choice["views"], 7);
-    // Seen three times as large, and of the sphere mostly its nearer middle.
+    // Magnified three times; mostly the nearer middle of the sphere is visible.
     let text = fs::read_to_string(bench.path("transforms.json")).expect("there");
     let mut json: Value = serde_json::from_str(&text).expect("JSON");
     json["fl_x"] = (json["fl_x"].as_f64().expect("a number") * 3.0).into();
@@ -135,7 +135,7 @@ fn the_edge_is_chosen_by_what_the_views_resolve() {
     let number = |choice: &Value, key: &str| choice[key].as_f64().expect("a number");
     let choices = [choice, &near["prepare"]["texture"]];
     let [far, near] = choices.map(|choice| {
-        // What nobody sees has a ninth of the texels of what somebody does.
+        // Unseen surface has a ninth of the texel density of seen surface.
         let seen = number(choice, "seen");
         number(choice, "wanted") / (seen + (1.0 - seen) / 9.0).sqrt()
     });

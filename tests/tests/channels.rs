@@ -1,5 +1,5 @@
-//! Channels beside the base colour, through the real programs: views of a ball whose material is known → a GLB whose pictures
-//! are held against that material texel by texel, and its normals against what a viewer would make of them.
+//! Bakes channels beside base colour from views of a ball whose material is known. Compares the GLB's pictures with
+//! that material texel by texel, and its normals with what a viewer reconstructs from them.
 
 #![expect(
     clippy::print_stderr,
@@ -33,7 +33,7 @@ fn command(bench: &Bench, output: &str, more: &[&str]) -> std::process::Command 
     command
 }
 
-/// A bake that succeeds: its report.
+/// Bakes successfully and returns the report.
 fn report(bench: &Bench, output: &str, more: &[&str]) -> Value {
     let outcome = bake(bench, output, more);
     outcome.assert_code(0);
@@ -46,7 +46,7 @@ fn with_ball(views: &Views) -> Bench {
     bench
 }
 
-/// A few small views, for all that is not a matter of quality.
+/// A few small views, for tests that do not measure quality.
 fn few() -> Views {
     Views {
         count: 7,
@@ -55,14 +55,14 @@ fn few() -> Views {
     }
 }
 
-/// A decoded GLB, and which of its primitives is looked at.
+/// A decoded GLB, with the primitive under test.
 struct Model {
     json: Value,
     binary: Vec<u8>,
     page: usize,
 }
 
-/// A picture's texels, as many channels as it has, and how many those are.
+/// A picture's texels, interleaved, with its number of channels.
 struct Picture {
     edge: usize,
     width: usize,
@@ -154,7 +154,7 @@ impl Model {
         Some(self.view(&self.json["images"][index(source)]["bufferView"]))
     }
 
-    /// For each texel whose centre lies in a triangle: its number, the triangle and the weights of its corners.
+    /// For each texel whose centre is in a triangle: its index, the triangle's corners and barycentric weights.
     fn surface(&self, edge: usize) -> Vec<(usize, [usize; 3], [f64; 3])> {
         let uvs = self.floats::<2>("TEXCOORD_0");
         let mut texels = Vec::new();
@@ -201,7 +201,7 @@ fn decibel(squares: f64, count: usize) -> f64 {
     -10.0 * (squares / count as f64).log10()
 }
 
-/// PSNR over the texels of the charts between channels of a picture and what they should show.
+/// PSNR over the charts' texels between channels of a picture and their expected values.
 fn psnr(model: &Model, slot: &str, channel: Channel, components: &[usize]) -> f64 {
     let picture = model.picture(slot);
     let positions = model.floats::<3>("POSITION");
@@ -219,7 +219,8 @@ fn psnr(model: &Model, slot: &str, channel: Channel, components: &[usize]) -> f6
     decibel(squares, count)
 }
 
-/// What a viewer makes of the normal map, against the truth: PSNR of the directions' halves, as of the bytes of a map in the
+/// PSNR of the normals that a viewer reconstructs from the map, against the truth; directions are halved, as in the
+/// bytes of a world-space map. Also checks tangent frames against glTF's convention: +X right and +Y up in the picture.
 /// world. On the way the frames are held against the glTF convention: +X right and +Y up in the picture.
 fn relief(model: &Model) -> f64 {
     let picture = model.picture("normalTexture");
@@ -248,7 +249,7 @@ fn relief(model: &Model) -> f64 {
             .sum::<f64>()
             / 3.0;
         count += 1;
-        // Along the picture's rows and up its columns the surface goes as the frame says.
+        // Along the picture's rows and up its columns, the surface must run as the frame says.
         let [a, b, c] = corners.map(|corner| (positions[corner], uvs[corner]));
         let side = |p: (Vector, [f64; 2])| {
             let from = [0, 1, 2].map(|k| p.0[k] - a.0[k]);
@@ -264,9 +265,9 @@ fn relief(model: &Model) -> f64 {
     decibel(squares, count)
 }
 
-/// Holds every channel against the truth.
+/// Compares every channel with the truth.
 fn assert_true(model: &Model, least: f64) {
-    // Steps are hard to fit: where it is there and where it is not, most texels say so.
+    // Opacity has steps, which are hard to fit, so a lower PSNR suffices.
     assert_near(model, least, 18.0);
 }
 
@@ -356,7 +357,7 @@ fn every_channel_is_what_the_views_show() {
     bench.assert_clean(&["a.glb", "sheet.png"]);
 }
 
-/// Encode is sent all that a job may have at once: mesh, base colour, every channel, and the exposures of the fit.
+/// Encode receives the most that a job may have at once: mesh, base colour, every channel, and the fit's exposures.
 #[test]
 fn every_channel_and_the_exposures_of_the_fit_arrive() {
     let bench = with_ball(&Views {
@@ -367,7 +368,7 @@ fn every_channel_and_the_exposures_of_the_fit_arrive() {
     assert_eq!(report["bake"]["refinement"]["exposure"], "evened");
     let layers = report["bake"]["channels"].as_array().map(Vec::len);
     assert_eq!(layers, Some(Channel::LAYERS.len()));
-    // The sheet's rows are as the fit sees them, and not 17 dB off.
+    // The sheet's rows agree with the fit, and are not 17 dB off.
     let shown = report["encode"]["shown"].as_array().expect("rows");
     assert!(!shown.is_empty());
     for row in shown {
@@ -416,7 +417,7 @@ fn a_graphics_adapter_gives_the_same_channels() {
     };
     let bench = with_ball(&views);
     let adapter = std::env::var("KILN_TEST_ADAPTER").unwrap_or_else(|_unset| "llvmpipe".to_owned());
-    // A software adapter takes its time.
+    // A software adapter is slow.
     let quick = ["--quality", "draft", "--refine", "off"];
     let draft = [&quick[..], &["--texture-size", "256", "--device", &adapter]].concat();
     let report = report(&bench, "out/a.glb", &draft);
@@ -442,7 +443,7 @@ fn normals_of_a_world_with_z_up_are_turned_with_it() {
     let right = relief(&Model::read(&bench.path("out/a.glb")));
     assert!(right > 34.0, "{right} dB");
     assert_eq!(made["warnings"], json!([]));
-    // The oracle sees it: the same bytes, taken for another space, are far off, and the user is told.
+    // Checks the oracle: the same bytes, read in another space, are far off, and the user is warned.
     let text = fs::read_to_string(bench.path("transforms.json")).expect("there");
     let other = text.replace("\"normal_space\":\"world\"", "\"normal_space\":\"camera\"");
     assert_ne!(other, text);
@@ -680,7 +681,7 @@ fn a_bake_that_dies_among_its_channels_is_repeated_with_all_of_them() {
     made.assert_code(0);
     let mut run = Run::start(command(&bench, "out/b.glb", &[]));
     let started = run.wait_for(|event| event["event"] == "started" && event["role"] == "bake");
-    // The base colour's seams come before every other channel.
+    // The base colour's seams are fitted before every other channel.
     run.wait_for(|event| event["event"] == "progress" && event["phase"] == "gutter");
     run.wait_for(|event| event["event"] == "progress" && event["phase"] == "gutter");
     let pid = started["pid"]
@@ -715,7 +716,7 @@ fn the_oracle_knows_a_flipped_axis_and_light_from_numbers() {
     let accessor = flipped.json["accessors"][index(accessor)].clone();
     let view = flipped.json["bufferViews"][index(&accessor["bufferView"])].clone();
     let start = index(&view["byteOffset"]);
-    // A frame whose bitangent is turned reads the map's green upside down, and is not glTF's either.
+    // A flipped bitangent reads the map's green upside down and violates glTF's convention.
     let far = std::panic::catch_unwind(move || {
         for tangent in 0..index(&accessor["count"]) {
             flipped.binary[start + 16 * tangent + 15] ^= 0x80;

@@ -1,4 +1,4 @@
-//! `kiln bake --dry-run` against the bake that it stands for: bytes of the device, rows kept and drawn again, errors, no file.
+//! `kiln bake --dry-run` against the real bake: device memory, cached and redrawn rows, errors; it writes no file.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use kiln_tests::{Bench, Outcome, Run};
 use serde_json::Value;
 
 const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
-/// Rows are counted in some of the views, and pools are made whole.
+/// Relative tolerance: the plan counts rows in some views only, and row stores are allocated whole.
 const OFF: f64 = 0.03;
 
 fn data(name: &str) -> PathBuf {
@@ -45,7 +45,7 @@ fn near(what: &str, planned: &Value, baked: &Value) {
     );
 }
 
-/// Plans, bakes, and compares; gives the report of the plan.
+/// Plans, bakes and compares; returns the plan's report.
 fn agree(bench: &Bench, more: &[&str]) -> Value {
     let planned = report(bench, &[more, &["--dry-run"]].concat());
     assert_eq!(bench.outputs(), [""; 0], "a dry run makes nothing");
@@ -99,8 +99,8 @@ fn a_plan_for_an_adapter_is_what_its_bake_then_takes() {
 #[test]
 fn a_plan_within_a_budget_tells_of_the_parts_of_the_texture() {
     let bench = Bench::real(SABOTEUR);
-    // What tiles come to varies by more than is planned with, so of seven small pools that are needed eight may be made: at 18M
-    // they are, from 20M to 28M plan and bake agree to a hundredth, and above all fits.
+    // Row counts of tiles vary by more than the plan's margin. At 18M, eight of the small row stores are made where
+    // seven suffice. From 20M to 28M plan and bake agree within 1 %, and above 28M everything fits.
     let planned = agree(&bench, &["--device", LLVMPIPE, "--vram-budget", "24M"]);
     let rows = &planned["plan"]["rows"];
     assert!(number(&rows["parts"]) > 1.0, "{rows}");

@@ -1,4 +1,4 @@
-//! The real worker on a small real set: files, figures, sameness, and kills in the middle.
+//! The real worker on a small real set: files, figures, reproducibility, and kills midway.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 
 const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
-/// Seconds on two cores.
+/// Takes seconds on two cores.
 const DRAFT: [&str; 4] = ["--quality", "draft", "--texture-size", "512"];
 
 fn data(name: &str) -> PathBuf {
@@ -70,7 +70,7 @@ fn a_real_mesh_becomes_a_textured_glb_with_preview_and_report() {
     assert_eq!(written["prepare"]["triangles_read"], 5856);
     assert_eq!(written["prepare"]["views"], 13);
     assert_eq!(written["device"]["kind"], "native");
-    // What the best-known averaging and Adam bakers reach on this set at twice the resolution is 37.5 dB.
+    // The best known averaging and Adam bakers reach 37.5 dB on this set, at twice the resolution.
     let heldout = report["psnr"]["holdout_db"].as_f64().expect("measured");
     assert!(heldout >= 37.5, "{heldout} dB on held-out views");
     bench.assert_clean(&["out.glb", "report.json", "sheet.png"]);
@@ -89,7 +89,7 @@ fn the_default_quality_reaches_its_floor() {
     let heldout = outcome.one("done")["report"]["psnr"]["holdout_db"]
         .as_f64()
         .expect("measured");
-    // 44.1 dB was measured: two of sixteen views are left out, and each sees what hardly another does.
+    // 44.1 dB was measured: two of sixteen views are held out, and hardly another sees what they see.
     assert!(heldout >= 43.0, "{heldout} dB on held-out views");
 }
 
@@ -249,7 +249,7 @@ fn a_killed_prepare_and_a_killed_encode_are_repeated() {
             "{role}: {:#?}",
             outcome.stdout.last()
         );
-        // A role that was through before the signal arrived has nothing to repeat, and then none is.
+        // A role that finished before the signal has nothing to repeat, so it is not retried.
         let attempts = outcome.attempts(role);
         assert!(
             attempts.len() == 1 || (hit && attempts.len() == 2),
@@ -284,7 +284,7 @@ fn the_khronos_validator_finds_no_error_and_no_warning() {
     let result = bench.path("out/out.glb");
     let (clean, words) = glb::validate(std::slice::from_ref(&result));
     assert!(clean, "{words}");
-    // The validator notices a file that is cut, so it did read the other one.
+    // Checks that the validator reads the other file: it notices a truncated one.
     let bytes = fs::read(&result).expect("the result");
     fs::write(&result, &bytes[..bytes.len() - 64]).expect("written");
     assert!(
@@ -313,7 +313,7 @@ fn a_vulkan_adapter_bakes_what_the_processor_bakes() {
     let (native, by_processor) = psnr("cpu");
     let (vulkan, by_adapter) = psnr(&adapter);
     assert_eq!((native.as_str(), vulkan.as_str()), ("native", "vulkan"));
-    // Sums differ in their last bits only; the reweighting may amplify them in a few texels.
+    // Sums differ in their last bits only; reweighting may amplify that in a few texels.
     assert!(
         (by_processor - by_adapter).abs() < 0.5,
         "{by_processor} and {by_adapter} dB"

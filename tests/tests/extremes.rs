@@ -1,4 +1,4 @@
-//! Inputs that are well-formed and beyond reason, made here: each is baked or refused with 65 and one line, and ends.
+//! Generated inputs that are well-formed but extreme: each is baked, or refused with 65 and one line, and ends.
 
 use std::path::Path;
 
@@ -10,11 +10,11 @@ use kiln_tests::{Bench, glb};
 const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
 const FAST: [&str; 5] = ["--quality", "draft", "--texture-size", "256", "-q"];
 
-/// What must come of an input.
+/// The expected outcome of an input.
 #[derive(Clone, Copy, Debug)]
 enum Expect {
     Baked,
-    /// With these words in its line.
+    /// A refusal whose line contains these words.
     Refused(&'static str),
 }
 use Expect::{Baked, Refused};
@@ -38,7 +38,7 @@ fn extreme(name: &'static str, shape: Shape, views: Vec<View>, expect: Expect) -
     }
 }
 
-/// Eight small views that see all of the unit ball.
+/// Eight small views that see the whole unit ball.
 fn usual() -> Vec<View> {
     around(8, 3.0, [64, 64])
 }
@@ -198,7 +198,7 @@ fn cameras() -> Vec<Extreme> {
     ]
 }
 
-/// Simplification of what can hardly be simplified, and kept coordinates where there are none.
+/// Simplification of meshes that can hardly be simplified, and kept UVs that do not exist.
 fn options() -> Vec<Extreme> {
     let halved = |name, shape| Extreme {
         more: &["--simplify", "0.5"],
@@ -240,7 +240,7 @@ fn kinds() -> Vec<Extreme> {
         .collect()
 }
 
-/// Runs an input; gives its bench where it made a GLB, as it has to.
+/// Runs an input. Returns its bench if it made a GLB, as it then must.
 fn run(extreme: &Extreme) -> Result<Option<Bench>, String> {
     let bench = Bench::real(SABOTEUR);
     std::fs::write(bench.path("mesh.ply"), extreme.shape.ply()).expect("a mesh");

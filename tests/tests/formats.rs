@@ -1,4 +1,4 @@
-//! The forms of the result: textures in PNG, JPEG, WebP and KTX2, compressed GLBs, PLY and OBJ with their files beside them.
+//! Output formats: PNG, JPEG, WebP and KTX2 textures, compressed GLBs, PLY and OBJ with their side files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
 
-/// A bake of the sphere to `out/NAME`.
+/// Bakes the sphere to `out/NAME`.
 fn bake(bench: &Bench, output: &str, more: &[&str]) -> Outcome {
     let mut command = bench.kiln();
     command.args(["bake", "mesh.obj", "--views", "transforms.json", "--json"]);
@@ -105,11 +105,11 @@ fn every_form_of_a_glb_is_valid_and_shows_the_same() {
         let report = report(&bench, &format!("out/{name}"), more);
         let json = glb::read(&path);
         if mime != "image/webp" {
-            // Without a source of its own, for those who do not know WebP, the texture has its extension's.
+            // Without a fallback for readers without WebP, only the extension names the texture's source.
             let json = json.expect("a whole GLB");
             assert_eq!(json["images"][0]["mimeType"], mime, "{name}");
         }
-        // What the report says was measured with what the file holds: another process finds the same in it.
+        // The report's figures were measured on what the file holds: another process finds the same.
         let found = compare(&bench, &path);
         let score = &report["encode"]["holdout"][0];
         let views = found["views"].as_array().expect("views");
@@ -150,13 +150,13 @@ fn every_form_of_a_glb_is_valid_and_shows_the_same() {
         lossy.1 < of("webp.glb").1 && (lossy.2 - best).abs() > 0.0001,
         "{sizes:?}"
     );
-    // Lossless is lossless, quantised is as good to the eye, and of a JPEG its own texels are measured, not those before it.
+    // Lossless is lossless, quantised is visually equal, and a JPEG is measured by its decoded texels, not the input.
     assert!(
         (of("webp.glb").2 - best).abs() < 0.001 && (of("small.glb").2 - best).abs() < 0.3,
         "{sizes:?}"
     );
     assert!((of("jpeg.glb").2 - best).abs() > 0.001, "{sizes:?}");
-    // The smallest, and the one that is nearly lossless, are in that order, in bytes and to the eye.
+    // ETC1S is smaller and worse, UASTC nearly lossless, in bytes and in PSNR.
     let (etc1s, uastc) = (of("etc1s.glb"), of("uastc.glb"));
     assert!(etc1s.1 < uastc.1 && etc1s.1 < plain, "{sizes:?}");
     assert!(
@@ -170,7 +170,7 @@ fn every_form_of_a_glb_is_valid_and_shows_the_same() {
     assert!(valid, "{words}");
     let (valid, words) = glb::validate_basisu(&basisu);
     assert!(valid, "{words}");
-    // The oracle sees it: of those two files it finds something, and of all others this reading of its words finds nothing.
+    // Checks the oracle: the plain check rejects those two files.
     assert!(!glb::validate(&basisu).0);
 }
 
@@ -188,7 +188,7 @@ fn ktx2_is_required_carries_its_mips_and_is_the_same_bytes_again() {
             .map(|output| report(&bench, output, &more));
         let files = outputs.map(|output| fs::read(bench.path(&output)).expect("made"));
         assert!(files[0] == files[1], "{name}");
-        // The sandbox is whole: the encoder's threads and its C++ get by within it.
+        // The sandbox is complete: the encoder's threads and its C++ work within it.
         let sandbox = made[0]["sandbox"].as_array().expect("roles");
         let encode = sandbox.iter().find(|role| role["role"] == "encode");
         assert_eq!(encode.expect("encode ran")["level"], "full");
@@ -223,7 +223,7 @@ fn ktx2_beside_a_mesh_is_refused_and_damage_in_a_glb_is_named() {
     let mut bytes = fs::read(&path).expect("made");
     let begin = b"\xABKTX 20\xBB\r\n\x1A\n";
     let at = bytes.windows(12).position(|part| part == begin);
-    // Its supercompression is another.
+    // The supercompression differs.
     bytes[at.expect("a KTX2 file") + 44] = 3;
     fs::write(&path, bytes).expect("room");
     let mut command = bench.kiln();
@@ -271,7 +271,7 @@ fn ply_and_obj_have_their_texture_beside_them_and_can_be_baked_again() {
             "{output} names {}",
             beside[0]
         );
-        // With its own texture coordinates it gives the same atlas: nothing was lost on the way.
+        // Its own UVs give the same atlas, so the file lost nothing.
         let mut command = bench.kiln();
         command.arg("bake").arg(bench.path("out").join(output));
         command.args([

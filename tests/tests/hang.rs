@@ -1,11 +1,11 @@
-//! A worker lives and does nothing, or never ends: every one of them ends at a limit.
+//! Workers that live and do nothing, or never end: each ends at a limit.
 
 use kiln_tests::fault::{Fault, Plan, Step};
 use kiln_tests::{Bench, Outcome};
 use proto::message::Role;
 
 const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
-/// Long enough for a healthy saboteur on a loaded machine, whose every step takes milliseconds.
+/// Long enough for a healthy saboteur on a loaded machine; its steps take milliseconds.
 const STALL: [&str; 2] = ["--stall-timeout", "3"];
 
 fn run(plan: &Plan, more: &[&str]) -> (Bench, Outcome) {
@@ -44,7 +44,7 @@ fn a_stalled_worker_is_replaced_in_each_role() {
 #[test]
 fn a_process_that_somebody_stopped_is_a_victim() {
     let plan = Plan::once(Role::Bake, Step::Work, Fault::Signal(19))
-        // So its one crash is still forgiven.
+        // So its one crash is still retried.
         .with(Role::Bake, Step::Filled, Fault::Signal(11), 2);
     let (bench, outcome) = run(&plan, &STALL);
     let context = format!("{:#?}\n{}", outcome.stdout, outcome.stderr);

@@ -1,4 +1,4 @@
-//! The rungs of the ladder with the real worker: less memory, then a colour for each vertex, and not further than allowed.
+//! The ladder's rungs with the real worker: less memory, then vertex colours, and no further than allowed.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use serde_json::json;
 
 const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
 
-/// The first so many bakes have no memory left in the midst of their fit.
+/// The first `short` bakes run out of memory during their fit.
 fn bake(short: u32, more: &[&str]) -> (Bench, Outcome) {
     let bench = Bench::real_with_failpoints(SABOTEUR);
     let (mesh, views) = (Path::new("mesh.obj"), Path::new("transforms.json"));

@@ -1,4 +1,4 @@
-//! From start to end: a clean job, kills from outside in each role, the supervisor's own death, and signals.
+//! From start to end: a clean job, outside kills in each role, the supervisor's own death, and signals.
 
 use kiln_tests::fault::{Fault, Plan, Step};
 use kiln_tests::{Bench, made, signal_to, wait_all_gone};
@@ -19,11 +19,11 @@ fn a_clean_job_feeds_each_role_what_it_is_due() {
         "--report",
         "out/report.json",
     ]);
-    // A worker that sees this refuses the job.
+    // A worker that sees this variable refuses the job.
     command.env("KILN_TEST_SECRET", "1");
     let outcome = kiln_tests::Run::start(command).finish();
     outcome.assert_code(0);
-    // Views 1 and 2 are held out; of 0, 3, 4 and 5 the first, second and third third are shown.
+    // Views 1 and 2 are held out. Of 0, 3, 4 and 5, the sheet shows one from each third.
     let glb = std::fs::read(bench.path("out/out.glb")).expect("the result");
     assert_eq!(glb, made::model(&[1, 2], &[0, 3, 4]));
     let sheet = std::fs::read(bench.path("out/sheet.png")).expect("the preview");
@@ -152,7 +152,7 @@ fn a_signal_ends_workers_and_job() {
                 (error["code"].as_str(), error["signal"].as_str()),
                 (Some("cancelled"), Some(signal.as_str()))
             );
-            // Reaped before kiln itself ended, so there is nothing to wait for.
+            // Reaped before kiln ended, so there is nothing to wait for.
             bench.assert_clean(&[]);
         }
     }

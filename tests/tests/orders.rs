@@ -1,5 +1,5 @@
-//! The sidecar's operator and its bounds: drain, self-test and reset by order; shares of the queue; bodies that nobody wants;
-//! and what was sent, given back.
+//! The sidecar's operator and limits: drain, self-test and reset on request; shares of the queue; bodies that nobody
+//! wants; and inputs given back.
 
 use std::fs::File;
 use std::io::Write;
@@ -16,14 +16,14 @@ fn id(answer: &Answer) -> String {
     answer.json()["id"].as_str().expect("an id").to_owned()
 }
 
-/// Opened for both directions, so that nobody waits for the other end.
+/// Opened in both directions, so that nobody waits for the other end.
 fn told(bench: &Bench) -> File {
     let mut options = File::options();
     options.read(true).write(true);
     options.open(bench.path("told")).expect("the pipe")
 }
 
-/// A sidecar whose first job is at work until it is told otherwise.
+/// A sidecar whose first job runs until told otherwise.
 fn busy(bench: &Bench, more: &[&str]) -> (Sidecar, String) {
     let arguments = [&["--parallel", "1", "--stall-timeout", "100"], more].concat();
     let sidecar = Sidecar::start(bench, &arguments);
@@ -112,7 +112,7 @@ fn what_does_not_start_is_told_and_tried_again_by_order() {
 fn the_self_test_is_repeated_by_order() {
     let bench = Bench::new(SABOTEUR, &Plan::healthy());
     let sidecar = Sidecar::start(&bench, &[]);
-    // A saboteur bakes nothing that would pass; what counts here is that there is another try.
+    // A saboteur bakes nothing that would pass; this only counts attempts.
     let took = |ready: &Value| {
         (ready["self_test"]["passed"] == json!(false)).then(|| ready["self_test"]["ms"].clone())
     };
@@ -153,7 +153,7 @@ fn each_adapter_bakes_for_a_job_of_its_own() {
         job["device"]["name"].to_string()
     });
     assert_ne!(devices[0], devices[1]);
-    // It learns each second what there is.
+    // The sidecar updates its list each second.
     let known = || {
         let told = sidecar.get("/v1/capabilities").json();
         let adapters = told["adapters"].as_array().expect("a list");
@@ -222,10 +222,10 @@ fn a_body_that_nobody_wants_is_not_kept() {
         (429, "queue_full")
     );
     assert!(!kept(&body));
-    // Who asks first is answered first, and sends nothing.
+    // A client that asks first (`Expect`) is answered first, and sends nothing.
     let refused = send("third", &[("expect", "100-continue")], &[]);
     assert_eq!(refused.status, 429);
-    // What was accepted before is answered as before, however full it is.
+    // An accepted request gets the same answer again, however full the queue is.
     let again = send("second", &[], b"taken");
     assert_eq!((again.status, id(&again)), (202, id(&second)));
 }

@@ -1,4 +1,5 @@
-//! A worker breaks the protocol: it is killed, named, replaced once, and can neither end nor fool the supervisor.
+//! A worker that violates the protocol is killed, named and replaced once. It can neither end nor deceive the
+//! supervisor.
 
 use kiln_tests::fault::{Fault, Forgery, Plan, Step};
 use kiln_tests::{Bench, Outcome};
@@ -12,7 +13,7 @@ fn run(plan: &Plan) -> (Bench, Outcome) {
     (bench, outcome)
 }
 
-/// Twice the same violation: its own words in the error, then nothing left; and once is forgiven.
+/// The same violation twice gives its own message and leaves nothing; once is retried.
 fn violation(role: Role, step: Step, fault: Fault, words: &str) {
     let (bench, outcome) = run(&Plan::always(role, step, fault.clone()));
     let context = format!(
@@ -53,7 +54,7 @@ fn bytes_that_are_no_packet() {
     violation(Role::Encode, Step::Work, Fault::Oversized, "longer than");
 }
 
-/// What a worker makes once it has seen data does not reach the driver of the next one.
+/// Pipelines from a worker that has seen data do not reach the next one's driver.
 #[test]
 fn pipelines_after_the_stages_are_compiled() {
     for step in [Step::Start, Step::Work, Step::Filled] {
@@ -266,7 +267,7 @@ fn granted_memory_keeps_its_size_and_freezes() {
     bench.assert_clean(&["out.glb"]);
 }
 
-/// The files of a job with everything, and who makes them.
+/// Every file of a job, with the role that makes it.
 const FILES: [(Role, Table); 6] = [
     (Role::Encode, Table::Glb),
     (Role::Encode, Table::Preview),
@@ -276,7 +277,7 @@ const FILES: [(Role, Table); 6] = [
     (Role::Bake, Table::Rejected(2)),
 ];
 
-/// A job with everything that forges one of its files: nothing is put in place, not even the others.
+/// A job in which one file is forged: nothing is committed, not even the others.
 fn forged(role: Role, table: Table, how: Forgery) -> Outcome {
     let plan = Plan::always(role, Step::Start, Fault::Forge(table, how));
     let bench = Bench::new(SABOTEUR, &plan);

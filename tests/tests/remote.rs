@@ -1,4 +1,5 @@
-//! `kiln submit`, `wait`, `fetch`, … against a real `kiln serve`: what they print, leave and exit with is what `kiln bake` does.
+//! `kiln submit`, `wait`, `fetch`, … against a real `kiln serve`: output, files and exit codes are those of `kiln
+//! bake`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -31,7 +32,7 @@ fn a_job_is_submitted_waited_for_and_fetched() {
     assert!(waited.stderr.contains("Bake done in"), "{}", waited.stderr);
     assert_eq!(fs::read(bench.path("out/a.glb")).expect("there"), *SHOWN);
 
-    // The same by `latest` and by the beginning of the id, in pieces and all.
+    // The same by `latest` and by the start of the id, in pieces and all.
     kiln(&bench, &["fetch", "latest", "-o", "out/b.glb"]).assert_code(0);
     kiln(&bench, &["fetch", &id[..20], "-o", "out"]).assert_code(0);
     assert_eq!(
@@ -84,7 +85,7 @@ fn a_job_is_submitted_waited_for_and_fetched() {
             .stdout
             .is_empty()
     );
-    // Ids of one minute begin alike.
+    // Ids of one minute share their beginning.
     assert_refused(&kiln(&bench, &["status", &id[..4]]), 64, "2 jobs");
     assert_refused(&kiln(&bench, &["status", "ffff"]), 66, "ffff");
     let unknown = "f".repeat(32);
@@ -153,7 +154,7 @@ fn waiting_ends_as_a_bake_of_ones_own_does() {
         for key in ["schema", "kiln", "outcome", "options", "files", "psnr"] {
             assert_eq!(report[key], own_report[key], "{key} of {plan:?}");
         }
-        // Waiting for it again ends as the first time.
+        // Waiting again ends the same way.
         kiln(&bench, &["wait", "latest", "-q"]).assert_code(code);
         drop(sidecar);
     }
@@ -179,7 +180,7 @@ fn attempts(last: &Value, role: &str) -> Vec<(String, String)> {
 
 #[test]
 fn what_is_wrong_here_is_told_before_the_sidecar_is_asked() {
-    // There is no sidecar at all.
+    // No sidecar is running.
     let bench = Bench::new(SABOTEUR, &Plan::healthy());
     let views = ["--views", "transforms.json"];
     let of = |mesh, more: &[&str]| kiln(&bench, &[&["submit", mesh], &views[..], more].concat());

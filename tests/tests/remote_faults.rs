@@ -1,4 +1,4 @@
-//! `kiln submit`, `wait` and `fetch` while the sidecar dies, is full, is cut off or lies.
+//! `kiln submit`, `wait` and `fetch` while the sidecar dies, is full, is unreachable or lies.
 
 use std::fs;
 use std::path::Path;
@@ -110,7 +110,7 @@ fn a_connection_that_is_cut_loses_and_doubles_nothing() {
     assert_eq!(list.events.len(), 1, "one job");
     let fetched = seen.iter().filter(|line| line.contains("/artifacts/"));
     assert_eq!(fetched.count(), 2, "the rest by a range: {seen:#?}");
-    // The real worker, and not through a sidecar.
+    // The real worker, without a sidecar.
     let own = bench.bake_for_real(Path::new("mesh.obj"), Path::new("."), &flags);
     let remote = fs::read(bench.path("out/out.glb")).expect("there");
     Run::start(own).finish().assert_code(0);
@@ -118,7 +118,7 @@ fn a_connection_that_is_cut_loses_and_doubles_nothing() {
     assert!(own == remote, "the same bytes as kiln bake");
     assert!(own.len() > 1000, "it was cut within");
 
-    // What is there already is not sent again, and the sidecar may read it itself.
+    // Stored uploads are not sent again, and the sidecar may read files itself.
     let again = kiln(&bench, &[&arguments[..4], &flags].concat());
     assert!(
         again
@@ -169,7 +169,7 @@ fn a_full_queue_is_told_with_75_or_waited_for() {
         (&line["code"], &line["retry_after_s"]),
         (&json!("queue_full"), &json!(5))
     );
-    // Once it says that it waits, room is made.
+    // Once it reports waiting, space is freed.
     let socket = bench.path("relay.sock");
     let relay = Relay::start(&socket, &bench.path("run/kiln.sock"), |_, _| {
         relay::Cut::Never

@@ -1,4 +1,4 @@
-//! Meshes that are broken, hollow, inside out or lying on their side, through the real programs: what is mended, and told.
+//! Broken, hollow, inside-out or tilted meshes: what is repaired, and what is reported.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 
 const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
 const FLAGS: [&str; 4] = ["--weld", "--orient", "--remove-unseen", "--fill-holes"];
-/// Triangles of the sphere.
+/// Number of the sphere's triangles.
 const SPHERE: u64 = 512;
 
 type Points = Vec<[f32; 3]>;
 type Triangles = Vec<[usize; 3]>;
 
-/// The sphere's mesh, corners counted from 0.
+/// The sphere's mesh, with 0-based indices.
 fn read(bench: &Bench) -> (Points, Triangles) {
     let text = fs::read_to_string(bench.path("mesh.obj")).expect("a mesh");
     let (mut points, mut triangles) = (Vec::new(), Vec::new());
@@ -46,7 +46,7 @@ fn write(bench: &Bench, (points, triangles): &(Points, Triangles)) -> PathBuf {
     path
 }
 
-/// A sphere inside the sphere; of the outer one, ten triangles are missing in five places and every seventh is turned.
+/// A sphere in a sphere. The outer one lacks ten triangles in five places, and every seventh is flipped.
 fn broken(bench: &Bench) -> PathBuf {
     let (mut points, mut triangles) = read(bench);
     let count = points.len();
@@ -86,7 +86,7 @@ fn bake(bench: &Bench, mesh: &Path, more: &[&str]) -> (Value, Vec<u8>) {
     )
 }
 
-/// Least and largest coordinates of the result.
+/// Bounds of the result's coordinates.
 fn bounds(glb: &[u8]) -> [Vec<f64>; 2] {
     let length = u32::from_le_bytes(glb[12..16].try_into().expect("four bytes")) as usize;
     let json: Value = serde_json::from_slice(&glb[20..20 + length]).expect("JSON");
@@ -173,7 +173,7 @@ fn a_world_with_z_up_is_turned_whole() {
     sphere::write(&bench.path(""));
     let upright = bench.path("mesh.obj");
     let (given, glb) = bake(&bench, &upright, &[]);
-    // The sphere's poles are on its z axis, and its rings reach nowhere as far.
+    // The sphere's poles are on its z axis, where its rings reach nowhere as far.
     let [_, most] = bounds(&glb);
     assert!(
         most[2] == 1.0 && most[0] < 0.999 && most[1] < 0.999,
@@ -185,7 +185,7 @@ fn a_world_with_z_up_is_turned_whole() {
         most[1] == 1.0 && most[0] < 0.999 && most[2] < 0.999,
         "{most:?}"
     );
-    // Cameras went with it: the views are explained as well as before.
+    // The cameras were transformed, too: the fit is as good as before.
     let [given, turned] =
         [given, turned].map(|report| report["psnr"]["train_db"].as_f64().expect("measured"));
     assert!((given - turned).abs() < 0.3, "{given} dB, {turned} dB");

@@ -1,4 +1,4 @@
-//! Vulkan faults without a GPU: a sample of the cells that `vulkan_walk --all` walks, on llvmpipe. Without llvmpipe an error.
+//! Vulkan faults without a GPU: a sample of `vulkan_walk --all`, on llvmpipe. Fails without llvmpipe.
 
 #![expect(
     clippy::print_stderr,
@@ -13,10 +13,10 @@ use kiln_tests::vulkan::{Cell, Kind, LLVMPIPE, Walls, World, drops, faults, judg
 use vkfault::Fault;
 
 const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
-/// Of failing and hanging calls, of dropped commands, and of either in the sandbox.
+/// Cells of failing and hanging calls, of dropped commands, and of either in the sandbox.
 const CELLS: [usize; 3] = [40, 6, 6];
 
-/// One for all tests.
+/// One walk for all tests.
 static WORLD: LazyLock<World> =
     LazyLock::new(|| World::new(SABOTEUR, LLVMPIPE).unwrap_or_else(|error| panic!("{error}")));
 
@@ -27,7 +27,7 @@ fn cell(fault: &str, call: &str) -> Cell {
     }
 }
 
-/// Judges the cells four at a time, since those that hang need no processor; gives what is wrong.
+/// Judges the cells four at a time, since hanging ones need no processor; returns what is wrong.
 fn violations(golden: &[u8], cells: &[(Cell, Walls)]) -> Vec<String> {
     let next = AtomicUsize::new(0);
     let found = Mutex::new(Vec::new());
@@ -105,7 +105,7 @@ fn each_kind_of_fault_ends_as_it_should_and_is_told_from_the_others() {
             "sticky=-2@3/vkAllocateMemory",
             Failed("out_of_device_memory"),
         ),
-        // To wgpu a driver that does not say why it opens no device has lost it.
+        // wgpu takes a driver that gives no reason for not opening a device as lost.
         ("sticky=-13@1/vkCreateDevice", Failed("gpu_device_lost")),
         (
             "sticky=-13@1/vkEnumeratePhysicalDevices",
