@@ -1,7 +1,8 @@
-//! The attempts, each with what must come of it in prepare and encode, in a bake before it is sealed, and in a sealed one.
+//! The attempts, with the required outcome of each in prepare and encode, in a bake before it is sealed, and in a
+//! sealed one.
 //!
-//! Every one is harmless where it succeeds, for the run without a sandbox that shows what these are worth: arguments are such
-//! that the machine stays as it is.
+//! Every attempt is harmless if it succeeds, since they also run without a sandbox: their arguments leave the machine
+//! unchanged.
 
 use std::ffi::{CStr, CString};
 use std::fmt;
@@ -13,18 +14,18 @@ use proto::sandbox::Stage;
 
 use crate::sys::call;
 
-/// What came of an attempt.
+/// The outcome of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Got {
-    /// The call was answered with this error.
+    /// The call failed with this error.
     Errno(i32),
     /// The filter trapped this call (`SIGSYS`, with a handler).
     Trapped(i64),
-    /// The process was killed by this signal; SIGSYS without a handler's word is the filter's.
+    /// This signal killed the process. SIGSYS without a handler's report comes from the filter.
     Signal(i32),
     /// It succeeded.
     Success,
-    /// Neither.
+    /// Anything else.
     Odd(String),
 }
 
@@ -55,31 +56,31 @@ impl fmt::Display for Got {
     }
 }
 
-/// What must come of it.
+/// The required outcome.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Must {
-    /// This error.
+    /// Fails with this error.
     Fail(i32),
     /// One of two errors.
     FailEither(i32, i32),
-    /// Trapped, as this call.
+    /// Trapped as this call.
     Trap(i64),
     /// Killed by the filter.
     Die,
     /// Killed by this signal.
     Signal(i32),
-    /// It works: what an honest worker does.
+    /// Succeeds: an honest worker does it.
     Work,
-    /// Not asked of this role.
+    /// Not tried in this role.
     NotAsked,
 }
 
-/// What lies on descriptor 0.
+/// What is on descriptor 0.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Stdin {
-    /// Memory that can be written.
+    /// Writable memory.
     Open,
-    /// Memory as a table is handed down.
+    /// Sealed memory, as a table is handed down.
     Frozen,
 }
 
@@ -87,19 +88,19 @@ pub(crate) enum Stdin {
 #[derive(Debug)]
 pub(crate) struct Probe {
     pub(crate) name: &'static str,
-    /// In prepare and encode.
+    /// Outcome in prepare and encode.
     work: Must,
-    /// In bake, sealed.
+    /// Outcome in a sealed bake.
     bake: Must,
-    /// In bake, before it is sealed.
+    /// Outcome in a bake before it is sealed.
     start: Must,
     pub(crate) stdin: Stdin,
-    /// Counts: the others show that honest work goes on.
+    /// Counts as an escape; other attempts show that honest work is possible.
     pub(crate) escape: bool,
     pub(crate) act: fn(&Place) -> Result<i64, i32>,
 }
 
-/// Before the seal nothing is trapped: what a sealed bake traps is answered with an error.
+/// The outcome before the seal: calls that a sealed bake traps fail with an error instead.
 const fn unsealed(sealed: Must) -> Must {
     match sealed {
         Trap(_) => Fail(EACCES),
@@ -133,18 +134,18 @@ impl Probe {
     }
 }
 
-/// Where the attacker is.
+/// The attacker's surroundings.
 #[derive(Debug)]
 pub(crate) struct Place {
-    /// Its parent: the process that a worker's supervisor would be.
+    /// Pid of its parent, in place of a supervisor.
     parent: u64,
-    /// A name that nothing has.
+    /// A name that does not exist.
     fresh: CString,
-    /// Memory, a semaphore and a queue of System V, the parent's.
+    /// The parent's System V memory, semaphore and queue.
     shared: [u64; 3],
-    /// A file of the user's beside the manifest that `VK_DRIVER_FILES` names.
+    /// A user's file beside the manifest that `VK_DRIVER_FILES` names.
     beside_manifest: CString,
-    /// A file of the user's in the first folder of `LD_LIBRARY_PATH`.
+    /// A user's file in the first folder of `LD_LIBRARY_PATH`.
     beside_library: CString,
 }
 
@@ -182,7 +183,7 @@ impl Drop for Place {
         call(libc::SYS_semctl, &[semaphore, 0, remove, 0]).expect("removed");
         call(libc::SYS_msgctl, &[queue, remove, 0]).expect("removed");
         let path = self.fresh.to_str().expect("ascii");
-        // Whatever succeeded without a sandbox.
+        // Removes what an attempt without a sandbox created.
         if std::fs::remove_file(path)
             .or_else(|_| std::fs::remove_dir(path))
             .is_err()
@@ -206,7 +207,7 @@ fn open(path: &CStr, flags: u64) -> Result<i64, i32> {
     call(libc::SYS_openat, &[AT_FDCWD, path, flags, 0o600])
 }
 
-/// Calls that `libc` has no names for; their numbers are the same on every machine.
+/// Calls without a name in `libc`; their numbers are the same on every machine.
 const FCHMODAT2: i64 = 452;
 const LISTMOUNT: i64 = 458;
 const LSM_LIST_MODULES: i64 = 461;
@@ -217,12 +218,12 @@ const REMOVEXATTRAT: i64 = 466;
 const OPEN_TREE_ATTR: i64 = 467;
 const FILE_GETATTR: i64 = 468;
 const FILE_SETATTR: i64 = 469;
-/// Of `fcntl` and `ioctl`.
+/// Commands of `fcntl` and `ioctl`.
 const F_SETOWN_EX: u64 = 15;
 const FIOSETOWN: u64 = 0x8901;
 const IOPRIO_WHO_PROCESS: u64 = 1;
 
-/// `escape!(name, prepare and encode, bake, act)`, with what lies on descriptor 0 where it matters.
+/// `escape!(name, outcome in prepare and encode, outcome in bake, act)`, optionally with what is on descriptor 0.
 macro_rules! escape {
     ($name:literal, $work:expr, $bake:expr, $act:expr) => {
         escape!($name, $work, $bake, Stdin::Open, $act)
@@ -258,7 +259,7 @@ use Must::{Die, Fail, FailEither, NotAsked, Trap};
 use libc::{EACCES, ENOMEM, ENOSYS, EPERM};
 
 pub(crate) const PROBES: &[Probe] = &[
-    // What an honest worker does goes on.
+    // Honest work must still be possible.
     honest!("start a thread", Must::Work, |_| {
         std::thread::spawn(|| 1).join().map_err(|_| 0)
     }),
@@ -348,7 +349,7 @@ pub(crate) const PROBES: &[Probe] = &[
         Fail(EACCES),
         Fail(EACCES),
         |_| {
-            // The null device takes it and stays what it is.
+            // The null device accepts this unchanged.
             open(c"/dev/null", (libc::O_RDONLY | libc::O_TRUNC) as u64)
         }
     ),
@@ -743,7 +744,7 @@ pub(crate) const PROBES: &[Probe] = &[
             Trap(libc::SYS_sched_setaffinity),
             Fail(EACCES),
             |place| {
-                // All that there are, which changes nothing.
+                // All processors, which changes nothing.
                 let all = [u64::MAX; 16];
                 let size = size_of_val(&all) as u64;
                 call(
@@ -824,7 +825,7 @@ pub(crate) const PROBES: &[Probe] = &[
         Trap(libc::SYS_ioprio_set),
         Fail(EACCES),
         |_| {
-            // Best effort, the middle of it: what everybody has.
+            // Best effort at its middle level: the default.
             call(
                 libc::SYS_ioprio_set,
                 &[IOPRIO_WHO_PROCESS, 0, (2 << 13) | 4],
@@ -1121,7 +1122,7 @@ pub(crate) const PROBES: &[Probe] = &[
         |_| { call(libc::SYS_prctl, &[libc::PR_SET_DUMPABLE as u64, 1]) }
     ),
     Probe {
-        // The filters of the seal come by it.
+        // The seal itself uses this call to add filters.
         start: NotAsked,
         ..escape!(
             "another filter",
@@ -1138,7 +1139,7 @@ pub(crate) const PROBES: &[Probe] = &[
     escape!("another personality", Die, Die, |_| {
         call(libc::SYS_personality, &[libc::ADDR_NO_RANDOMIZE as u64])
     }),
-    // Parts of the kernel with a long record.
+    // Parts of the kernel with many past vulnerabilities.
     escape!("bpf", Die, Die, |_| call(libc::SYS_bpf, &[NOBODY, 0, 0])),
     escape!("io_uring", Die, Die, |_| call(
         libc::SYS_io_uring_setup,
@@ -1207,7 +1208,7 @@ pub(crate) const PROBES: &[Probe] = &[
         libc::SYS_clock_settime,
         &[NOBODY, 0]
     )),
-    // Numbers that mean something else.
+    // System call numbers with another meaning.
     #[cfg(target_arch = "x86_64")]
     escape!(
         "read /etc/passwd by the old call",
