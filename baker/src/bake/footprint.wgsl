@@ -1,5 +1,5 @@
-// Triangle of each sample → rows: for each pixel the texels that its taps read, with merged weights. Native twin:
-// footprint.rs.
+// Makes rows from the triangle of each sample: for each pixel the texels that its taps read, with merged weights.
+// Native twin: footprint.rs.
 //
 // A pixel whose texels lie in a small box is stored as that box, for row_bins.wgsl to sort into bins. The other pixels of
 // a workgroup's 8×8 block make one patch, or several where they touch too many texels. Rows of the subset (subset.rs)
@@ -24,8 +24,8 @@
 @group(1) @binding(10) var<storage, read_write> new_words: array<u32>;
 // First texel of each square of the texture in the window (window.rs). Not read where the window is the whole texture.
 @group(1) @binding(11) var<storage, read> squares: array<u32>;
-// For each block of all views, the bits of the windows that it shows; then, for each square of the texture, the bits of
-// the windows that own it or a square beside it (gpu/marks.rs). Unused where `regions[region].squares_at` is 0.
+// For each block of all views, the bits of the windows that it shows. Then, for each square of the texture, the bits of
+// the windows that own it or a square beside it (gpu/visible.rs). Unused where `regions[region].squares_at` is 0.
 @group(1) @binding(12) var<storage, read_write> marks: array<u32>;
 // Column and line of each listed block in its region, twelve bits each, and the region; then the data of nearest.wgsl.
 @group(1) @binding(13) var<storage, read> places: array<u32>;
