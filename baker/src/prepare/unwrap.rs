@@ -1,4 +1,4 @@
-//! A surface → the mesh that is baked: charts in a square atlas, vertices split at their borders.
+//! Unwraps a surface into the mesh that is baked: charts in a square atlas, vertices split at their borders.
 //!
 //! ```text
 //!   flatten ─► merge ─┐

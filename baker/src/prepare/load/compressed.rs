@@ -1,4 +1,4 @@
-//! `EXT_meshopt_compression`: a compressed buffer view → the bytes of the plain one.
+//! Decompresses buffer views of `EXT_meshopt_compression`.
 //!
 //! meshoptimizer's decoders accept any bytes and at worst return garbage, which the checks of indices and coordinates
 //! then find. The filters for normals and rotations are left out, since only positions and texture coordinates are

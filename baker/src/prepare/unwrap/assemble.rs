@@ -1,4 +1,4 @@
-//! Placed charts → the flat mesh: vertices split at chart borders.
+//! Builds the flat mesh from placed charts, with vertices split at chart borders.
 //!
 //! Normals are those of the surface's points, not of the split vertices, so no seam shows in the shading.
 
