@@ -1,5 +1,4 @@
-//! `kiln submit`, `wait`, `fetch`, … against a real `kiln serve`: output, files and exit codes are those of `kiln
-//! bake`.
+//! `kiln submit`, `wait`, `fetch`, … against a real `kiln serve`: output, files and exit codes are as with `kiln bake`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

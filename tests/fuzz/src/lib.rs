@@ -7,8 +7,8 @@
 //!  seeds/NAME/* (crashed once)        ┘                 └─ fuzz_targets/NAME.rs  libFuzzer and ASan, in ./run.sh fuzz
 //! ```
 //!
-//! A crash that `./run.sh fuzz` finds is in `artifacts/`; once fixed, its input goes to `seeds/NAME/`. `./run.sh fuzz
-//! keep` rewrites the packs from everything that runs so far have reached.
+//! A crash that `./run.sh fuzz` finds is in `artifacts/`; once fixed, its input goes to `seeds/NAME/`.
+//! `./run.sh fuzz keep` rewrites the packs from everything that runs so far have reached.
 
 pub mod files;
 
