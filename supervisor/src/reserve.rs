@@ -18,7 +18,7 @@ use proto::blob::BlobError;
 const MOST: u64 = 32;
 /// Descriptors of one job besides its views, plus the process's own: sockets, tables, folders, files.
 const BESIDE: u64 = 64;
-/// The reserve takes at most this fraction of the process's descriptors.
+/// The reserve takes at most one in this many of the process's descriptors.
 const PART: u64 = 8;
 
 static RESERVE: Mutex<Reserve> = Mutex::new(Reserve {

@@ -9,7 +9,7 @@ use super::place::{Controller, Place, Version};
 use super::{Limits, Parked};
 use crate::reserve::{self, lend};
 
-/// The largest allocation of the kernel. When it is refused, the peak can stay this far below the limit.
+/// The largest piece that the kernel charges at once. If it is refused, the peak can stay this far below the limit.
 const HUGE_PAGE: u64 = 2 << 20;
 
 /// A child's group in every hierarchy that has one. It is removed when dropped, or once its process has gone.

@@ -14,7 +14,8 @@ use proto::table::Mesh;
 use crate::files::One;
 use crate::heap;
 
-/// Memory per input byte: a compressed glTF may expand a thousandfold and is copied; the rest is a constant share.
+/// Memory per input byte: a compressed glTF may expand a thousandfold and is copied. The rest covers memory that does
+/// not depend on the file.
 const BYTES_FOR_A_BYTE: usize = 4096;
 const LOADING_BYTES: usize = 4 << 20;
 /// Larger meshes are loaded and cleaned, but their UVs are not checked, to save time.
