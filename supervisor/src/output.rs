@@ -33,7 +33,6 @@ mod part;
 
 pub use self::given::{FileId, Given, named_twice};
 
-/// Bytes per copy.
 const CHUNK: usize = 256 * 1024;
 /// Attempts at a target that others keep creating and removing.
 const SWAPS: u32 = 8;
@@ -347,7 +346,6 @@ pub fn commit(files: impl IntoIterator<Item = Staged>, given: &Given) -> Result<
 /// What the new file replaced.
 #[derive(Debug)]
 enum Old {
-    /// Nothing.
     None,
     /// A file, which now has this name.
     Kept(PathBuf),

@@ -9,7 +9,6 @@ use safetensors::SafeTensors;
 use serde_json::{Value, json};
 
 const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
-/// Takes seconds on two cores.
 const DRAFT: [&str; 6] = [
     "--quality",
     "draft",

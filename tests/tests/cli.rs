@@ -16,7 +16,6 @@ fn kiln(bench: &Bench, arguments: &[&str]) -> Output {
     bench.kiln().args(arguments).output().expect("kiln runs")
 }
 
-/// The arguments of a bake.
 fn arguments<'a>(mesh: &'a str, views: &'a str, output: &'a str) -> [&'a str; 6] {
     ["bake", mesh, "--views", views, "-o", output]
 }

@@ -9,7 +9,6 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 
 const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
-/// Takes seconds on two cores.
 const DRAFT: [&str; 4] = ["--quality", "draft", "--texture-size", "512"];
 
 fn data(name: &str) -> PathBuf {

@@ -19,7 +19,6 @@ enum Expect {
 }
 use Expect::{Baked, Refused};
 
-/// An input.
 struct Extreme {
     name: &'static str,
     shape: Shape,
@@ -58,7 +57,6 @@ fn moved(mut views: Vec<View>, eye: impl Fn([f64; 3]) -> [f64; 3]) -> Vec<View> 
     views
 }
 
-/// Meshes.
 fn shapes() -> Vec<Extreme> {
     let ball = || icosphere(3);
     let spoilt = |value: f32| {
@@ -148,7 +146,6 @@ fn shapes() -> Vec<Extreme> {
     ]
 }
 
-/// Cameras and pictures.
 fn cameras() -> Vec<Extreme> {
     let ball = || icosphere(3);
     let inside = |eye: [f64; 3]| {

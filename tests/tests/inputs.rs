@@ -40,7 +40,6 @@ fn bake(bench: &Bench, more: &[&str]) -> Outcome {
     run(bench, &[&inputs[..], &cheap, more].concat())
 }
 
-/// All files with their contents.
 fn files(bench: &Bench) -> BTreeMap<String, Vec<u8>> {
     let mut files = BTreeMap::new();
     for folder in [".", "out", "maps", "rejected", "model"] {

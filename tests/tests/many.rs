@@ -30,7 +30,6 @@ fn list(bench: &Bench) -> Command {
     kiln
 }
 
-/// A job of the real worker.
 fn real(bench: &Bench, name: &str) -> Value {
     json!({
         "name": name,

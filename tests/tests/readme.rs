@@ -18,7 +18,6 @@ const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
 /// Why a block is not run.
 const REASON: &str = "<!-- not run: ";
 
-/// One fenced block.
 struct Block {
     page: PathBuf,
     line: usize,

@@ -69,7 +69,6 @@ impl Fake {
         Cgroups::beneath(&self.own, &self.mounts, LIMITS, owner)
     }
 
-    /// The newest group in a folder.
     fn group(&self, folder: &str) -> PathBuf {
         let entries = fs::read_dir(self.root.path().join(folder)).expect("the folder");
         let groups = entries

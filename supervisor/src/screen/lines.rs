@@ -13,7 +13,6 @@ use crate::words::{sentence, span, stage, unit};
 /// Interval between lines about unfinished work.
 const INTERVAL: Duration = Duration::from_secs(5);
 
-/// See the head of this file.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
     /// Prefix of each line, if there are several jobs.

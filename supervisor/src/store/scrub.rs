@@ -19,11 +19,9 @@ use super::schema::failed;
 use super::upload::blocking;
 use super::writer::{Desk, Stray};
 
-/// Bytes per step.
 const STEP: u64 = 16 << 20;
 /// Cost of opening a file, expressed in bytes read.
 const OPENING: u64 = 256 << 10;
-/// Bytes per read.
 const CHUNK: u64 = 1 << 20;
 
 /// Progress of one pass over all uploads.

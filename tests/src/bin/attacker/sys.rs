@@ -46,7 +46,6 @@ pub(crate) fn call_as_i386(number: u32) -> Result<i64, i32> {
     }
 }
 
-/// Forks.
 pub(crate) fn forked() -> ForkResult {
     // SAFETY: this process has one thread, so no other holds a lock in the child.
     unsafe { fork() }.expect("a process")

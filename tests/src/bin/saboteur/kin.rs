@@ -63,7 +63,6 @@ fn flood(channel: &Channel, begin: PipeWriter) -> ! {
     proto::exit::now(0)
 }
 
-/// Whether this is the new process.
 fn forked() -> bool {
     #[expect(unsafe_code, reason = "nix leaves it to the caller")]
     // SAFETY: the saboteur has one thread.

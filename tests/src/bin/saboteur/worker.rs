@@ -139,7 +139,6 @@ impl Worker {
         self.send(&FromChild::Progress { phase, done, total });
     }
 
-    /// Sends a warning.
     pub(crate) fn warn(&self, text: &str) {
         self.send(&FromChild::Warning {
             text: text.to_owned(),
