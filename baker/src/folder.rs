@@ -1,4 +1,4 @@
-//! Files beneath a folder that the supervisor holds → their bytes.
+//! Reads files beneath a folder that the supervisor holds.
 //!
 //! Prepare opens nothing. It asks for each file by name, and the supervisor decides (`supervisor/src/opener.rs`):
 //! beneath the folder, of a kind used by meshes and views, a regular file, within the size limit. The answer is a

@@ -1,4 +1,4 @@
-//! The role that reads untrusted files: a mesh and pictures → flat tables.
+//! The role that reads untrusted files and turns a mesh and pictures into flat tables.
 //!
 //! ```text
 //!   mesh file ─ load ─ clean ─ repair ─┬─ simplify ─┬─ unwrap ─► Mesh
@@ -81,7 +81,7 @@ struct LaidOut {
 /// Runs the role.
 ///
 /// # Errors
-/// What the user is told.
+/// The failure to report to the user.
 pub fn run(session: &Session, job: &PrepareJob) -> Result<PrepareSummary, Failure> {
     unwrap::announce();
     let [mesh_folder, views_folder] =

@@ -1,14 +1,14 @@
-//! A fresh process → one that can reach nothing but its socket, its log and, for bake, its adapter. The first act of every
-//! role, while there is one thread: Landlock and seccomp bind a thread and those it starts.
+//! Locks a fresh process in: it can reach only its socket, its log and, for bake, its adapter. Every role does this
+//! first, while it has one thread, since Landlock and seccomp bind a thread and those that it starts later.
 //!
 //! | layer | prepare, encode | bake |
 //! |---|---|---|
-//! | environment, descriptors | listed variables, 0 to 2 | = |
-//! | `limits` | capabilities none, `no_new_privs`, not dumpable, no core, few files, address space | = but address space |
-//! | `files` (Landlock) | no file, no TCP, no signal or abstract socket outwards | driver's files read-only, file by file where a user's folder has them, its nodes |
+//! | environment, descriptors | listed variables, 0 to 2 | same |
+//! | `limits` | no capabilities, `no_new_privs`, not dumpable, no core, few files, address space | same, without address space |
+//! | `files` (Landlock) | no file, no TCP, no outward signal or abstract socket | driver files read-only (in users' folders only named files), device nodes |
 //! | `filter` (seccomp) | allow-list from the start | a wide allow-list, then [`seal_gpu`]: a narrow one for all threads |
 //!
-//! What the kernel cannot give is told, never passed over: [`Sandbox::missing`]. The supervisor decides what it takes.
+//! What the kernel cannot provide is always reported ([`Sandbox::missing`]). The supervisor decides what it accepts.
 
 mod calls;
 mod files;
@@ -26,26 +26,26 @@ use proto::sandbox::{Level, Sandbox};
 
 pub use self::filter::{FilterError, allowed_calls};
 
-/// Why a role does not begin.
+/// Why a role does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum SandboxError {
     /// The environment was not cleared.
     #[error("unknown environment variables: {0}; kiln-baker is started by kiln, which clears them")]
     Variables(String),
-    /// There is no `/proc`, or one of the standard three is closed.
+    /// `/proc` is missing, or one of the standard descriptors is closed.
     #[error("the open descriptors cannot be checked")]
     Descriptors(#[source] io::Error),
-    /// Our own lists.
+    /// Our own lists are wrong.
     #[error(transparent)]
     Filter(#[from] FilterError),
 }
 
-/// What the command line says of the sandbox.
+/// The sandbox options of the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Whether to enter it at all.
     pub enabled: bool,
-    /// Bound of the address space in bytes, for prepare and encode.
+    /// Limit of the address space in bytes, for prepare and encode.
     pub address_space: Option<u64>,
 }
 
@@ -61,8 +61,8 @@ impl Default for Options {
 /// Set by [`enter`], for [`seal_gpu`].
 static ENTERED: OnceLock<(Role, Sandbox)> = OnceLock::new();
 
-/// Refuses an environment that was not cleared, and closes descriptors that nobody handed down. To be called before any file
-/// of our own is open.
+/// Refuses an environment that was not cleared, and closes descriptors that nobody handed down. Call this before
+/// opening any file.
 ///
 /// # Errors
 /// [`SandboxError::Variables`] or [`SandboxError::Descriptors`].
@@ -77,10 +77,10 @@ pub fn check_surroundings(role: Role, options: &Options) -> Result<(), SandboxEr
     Ok(())
 }
 
-/// Gives everything up that the role does not need. To be called once, while there is one thread.
+/// Gives up everything that the role does not need. Call this once, while there is one thread.
 ///
 /// # Errors
-/// [`SandboxError::Filter`]: our own lists are wrong. What the kernel refuses is told in the account.
+/// [`SandboxError::Filter`]: our own lists are wrong. What the kernel refuses is in the returned account.
 pub fn enter(role: Role, options: &Options) -> Result<Sandbox, SandboxError> {
     if !options.enabled {
         return Ok(Sandbox::off());
@@ -88,7 +88,7 @@ pub fn enter(role: Role, options: &Options) -> Result<Sandbox, SandboxError> {
     let filters = filter::start(role)?;
     let mut open = limits::lower(role, options.address_space);
     let landlock = files::bind(role);
-    // Prepare and encode have no call left that Landlock would judge; bake opens files, and nothing else says which.
+    // Prepare and encode have no call left that Landlock would check. Bake opens files, and only Landlock limits which.
     let mut notes = Vec::new();
     if landlock.abi == 0 && role == Role::Bake {
         open.push(landlock.missing);
@@ -109,8 +109,8 @@ pub fn enter(role: Role, options: &Options) -> Result<Sandbox, SandboxError> {
     Ok(ENTERED.get_or_init(|| (role, sandbox)).1.clone())
 }
 
-/// Narrows bake to what it needs with an open adapter, on all threads, the driver's among them. Without a sandbox, or in
-/// another role, nothing changes.
+/// Restricts bake to what it needs with an open adapter, on all threads including the driver's. Changes nothing without
+/// a sandbox or in another role.
 ///
 /// # Errors
 /// [`SandboxError::Filter`], as [`enter`].

@@ -1,5 +1,5 @@
-//! The supervisor's own control group → a group for each child, with a limit of memory and of processes, that tells
-//! afterwards whether the kernel's OOM killer ended the child.
+//! Gives each child a control group of its own, with limits on memory and processes. The group tells afterwards whether
+//! the kernel's OOM killer ended the child.
 //!
 //! ```text
 //!  v1   /sys/fs/cgroup/memory/OWN/kiln-PID-N    memory.limit_in_bytes   memory.oom_control   memory.max_usage_in_bytes
@@ -7,10 +7,10 @@
 //!  v2   /sys/fs/cgroup/OWN/kiln-PID-N           memory.max   memory.events   memory.peak   pids.max
 //! ```
 //!
-//! All of it is best effort: where groups cannot be made, [`Cgroups::support`] says why and children run without. Nothing
-//! here waits: a group whose process is still there when its handle is dropped goes on a list, and [`Cgroups::sweep`]
-//! removes it when the process has gone. Groups are made beneath the supervisor's own and nowhere else, so that whatever
-//! bounds the supervisor bounds its children, too.
+//! All of this is best effort. If groups cannot be created, [`Cgroups::support`] says why and children run without
+//! them. Nothing here waits: if a process is still in its group when the handle is dropped, [`Cgroups::sweep`] removes
+//! the group later. Groups are created only beneath the supervisor's own group, so limits on the supervisor also bound
+//! its children.
 
 mod group;
 
@@ -27,36 +27,36 @@ pub use self::place::{Controller, Version};
 
 use self::place::{Leaf, Place};
 
-/// Numbers the groups of this process.
+/// Numbers this process's groups.
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// What a child may use.
+/// Limits of a child.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of memory, shared memory and page cache among them; without one, the group only counts.
+    /// Bytes of memory, including shared memory and page cache. `None` only counts.
     pub memory: Option<u64>,
-    /// Threads and processes.
+    /// Most threads and processes.
     pub pids: Option<u32>,
 }
 
-/// Whether a controller's groups can be had, and if not, why.
+/// The version of a usable controller, or why there is none.
 pub type Support = Result<Version, String>;
 
-/// Makes groups; one for each run of the supervisor.
+/// Creates groups; one per run of the supervisor.
 #[derive(Debug)]
 pub struct Cgroups {
     limits: Limits,
     memory: Support,
     pids: Support,
     places: Vec<Place>,
-    /// The group that the supervisor moved itself into, where version 2 asks for that.
+    /// The group that the supervisor moved itself into, if version 2 requires that.
     leaf: Option<Leaf>,
     owner: u32,
     parked: Arc<Parked>,
 }
 
 impl Cgroups {
-    /// Looks where groups can be made, removes those that dead supervisors left there, and makes one to see that it works.
+    /// Finds where groups can be created, removes those of dead supervisors, and tests by creating one.
     #[must_use]
     pub fn find(limits: Limits) -> Self {
         let read = |name: &str| {
@@ -87,7 +87,7 @@ impl Cgroups {
         }
     }
 
-    /// `own` is `/proc/self/cgroup`, `mounts` is `/proc/self/mountinfo`.
+    /// As [`Self::find`], for given contents of `/proc/self/cgroup` (`own`) and `/proc/self/mountinfo` (`mounts`).
     fn beneath(own: &str, mounts: &str, limits: Limits, owner: u32) -> Self {
         let mut groups = Self::without(limits, owner, "not looked for");
         let (mut places, leaf, why) = place::find(own, mounts, owner);
@@ -96,7 +96,7 @@ impl Cgroups {
             sweep_stale(&place.folder);
         }
         let mut support = why;
-        // Read-only mounts, foreign owners and limits of depth or number all show when it is tried.
+        // Trying also reveals read-only mounts, foreign owners and limits on depth or number.
         places.retain(|place| {
             let tried = group::make(place, &groups.name(), limits);
             let tried = tried.map(|folder| groups.parked.remove(folder));
@@ -116,7 +116,7 @@ impl Cgroups {
         groups
     }
 
-    /// Whether a controller's groups can be had, and if not, why: one line for people.
+    /// Whether a controller is usable, and if not, why: one line for people.
     pub fn support(&self, controller: Controller) -> &Support {
         match controller {
             Controller::Memory => &self.memory,
@@ -124,9 +124,9 @@ impl Cgroups {
         }
     }
 
-    /// Makes a group and puts a freshly spawned process into it: what it allocates from here on counts.
+    /// Puts a freshly spawned process into a new group. Only later allocations count.
     ///
-    /// Without support, or if the process has ended already, the group is an empty handle.
+    /// Without support, or if the process has ended, the returned group is an empty handle.
     #[must_use]
     pub fn enter(&self, pid: u32) -> Group {
         let left = self.sweep();
@@ -142,7 +142,7 @@ impl Cgroups {
         group
     }
 
-    /// Tries again to remove the groups whose processes were still there, and tells how many are left.
+    /// Tries again to remove groups that still had processes, and returns how many are left.
     #[must_use = "groups that stay belong to processes that cannot be killed"]
     pub fn sweep(&self) -> usize {
         self.parked.sweep()
@@ -153,7 +153,7 @@ impl Cgroups {
         format!("kiln-{}-{number}", self.owner)
     }
 
-    /// Once, at start: an explicit limit that cannot be kept deserves more than a whisper.
+    /// Logs once, at start: an explicit limit that cannot be enforced deserves a warning.
     fn say(&self) {
         for (controller, wanted) in [
             (Controller::Memory, self.limits.memory.is_some()),
@@ -195,7 +195,7 @@ impl Drop for Cgroups {
 struct Parked(Mutex<Vec<PathBuf>>);
 
 impl Parked {
-    /// Removes a group now, or puts it on the list.
+    /// Removes a group now, or remembers it for later.
     fn remove(&self, folder: PathBuf) {
         if !gone(&folder) {
             self.list().push(folder);
@@ -213,7 +213,7 @@ impl Parked {
     }
 }
 
-/// Removes a group's folder, if no process is in it.
+/// Removes a group's folder, if it has no process.
 fn gone(folder: &Path) -> bool {
     match fs::remove_dir(folder) {
         Ok(()) => true,
@@ -221,8 +221,8 @@ fn gone(folder: &Path) -> bool {
     }
 }
 
-/// Removes groups whose supervisor is dead. A group with a process in it cannot be removed, whoever's it is; the process
-/// id in the name keeps a living supervisor's from vanishing between its birth and its first process.
+/// Removes groups of dead supervisors. The kernel never removes a group with a process. The pid in the name protects a
+/// living supervisor's group before its first process.
 fn sweep_stale(folder: &Path) {
     let Ok(entries) = fs::read_dir(folder) else {
         return;

@@ -1,12 +1,12 @@
-//! A process that died of what a developer should see → a folder that tells all about it and that `kiln replay` runs again.
+//! Keeps a record of a process that died of a likely bug, in a folder that `kiln replay` can run again.
 //!
 //! ```text
-//!  FOLDER/crash.json   build, job (its options and inputs: [`Kept`]), adapter, rung, phase, exit, fault, last words, log tail
-//!  FOLDER/stacks.txt   the stacks of all threads, where the process could still write them down
+//!  FOLDER/crash.json   build, job (options and inputs: [`Kept`]), adapter, rung, phase, exit, fault, last words, log
+//! tail  FOLDER/stacks.txt   stacks of all threads, if the process could still write them
 //! ```
 //!
-//! Small text files, readable by their owner alone; the newest [`KEPT`] are kept. No input is copied: the job names its files
-//! by absolute paths.
+//! Folders hold small text files that only their owner can read. The newest [`KEPT`] are kept. No input is copied: the
+//! job names its files by absolute paths.
 
 use std::fs::{self, DirBuilder, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
@@ -28,19 +28,19 @@ use crate::reserve::lend;
 use crate::verdict::{Ending, Fault};
 use crate::words::{printable, printable_lines};
 
-/// Of `crash.json`.
+/// Schema version of `crash.json`.
 const SCHEMA: u32 = 2;
-/// A `crash.json` is read up to this size: its texts are bounded, and escapes at most double them.
+/// Largest `crash.json` that is read: its texts are bounded, and escapes at most double them.
 const MAX_RECORD_BYTES: u64 = 4 << 20;
-/// Folders beyond these are removed, the oldest first.
+/// Most folders kept; older ones are removed.
 pub const KEPT: usize = 32;
-/// Of stacks and other texts.
+/// Most bytes of stacks and other texts.
 const TEXT_BYTES: usize = 64 * 1024;
 
-/// Of what is wrong with a folder.
+/// Longest message about a bad folder.
 const TEXT_LINE: usize = 300;
 
-/// Whether such an end is worth a folder: not what the input, the caller or the installation explain by themselves.
+/// Whether an end deserves a folder: not one that the input, the caller or the installation explains.
 #[must_use]
 pub fn worth_keeping(code: Code) -> bool {
     matches!(
@@ -59,7 +59,7 @@ pub fn worth_keeping(code: Code) -> bool {
     )
 }
 
-/// Where folders go unless the caller says otherwise: `$XDG_STATE_HOME/kiln/crashes`, by default beneath `~/.local/state`.
+/// The default root: `$XDG_STATE_HOME/kiln/crashes`, by default beneath `~/.local/state`.
 #[must_use]
 pub fn default_root() -> Option<PathBuf> {
     Some(home::folder("XDG_STATE_HOME", ".local/state")?.join("kiln/crashes"))
@@ -167,7 +167,7 @@ fn file(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.write_all(bytes)
 }
 
-/// Removes the oldest folders. Only what looks like one of ours is touched.
+/// Removes the oldest folders, and only those that look like crash folders.
 fn forget_old(root: &Path) -> io::Result<()> {
     let mut folders: Vec<PathBuf> = lend(|| fs::read_dir(root))?
         .filter_map(|entry| Some(entry.ok()?.path()))
@@ -176,7 +176,7 @@ fn forget_old(root: &Path) -> io::Result<()> {
     folders.sort();
     let surplus = folders.len().saturating_sub(KEPT);
     for folder in folders.into_iter().take(surplus) {
-        // Another supervisor may have been faster.
+        // Another supervisor may have removed it already.
         if let Err(error) = lend(|| fs::remove_dir_all(&folder))
             && error.kind() != io::ErrorKind::NotFound
         {
@@ -186,7 +186,7 @@ fn forget_old(root: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The job that a folder keeps, every value of it checked. The folder may come from anybody.
+/// Reads a folder's job and checks every value: the folder may come from anybody.
 ///
 /// # Errors
 /// One line that says what is wrong with the folder.
@@ -211,7 +211,7 @@ pub fn job(folder: &Path) -> Result<Kept, String> {
     Ok(kept)
 }
 
-/// A small file, and neither a link to one nor anything else.
+/// Reads a small regular file, without following a link.
 fn read(path: &Path) -> Result<Vec<u8>, String> {
     let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
     let file = OpenOptions::new()

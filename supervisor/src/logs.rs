@@ -1,8 +1,9 @@
-//! What a child writes on its standard error → log events of ours under job, role and pid, and the last lines for an error.
+//! Re-emits a child's standard error as log events with job, role and pid, and keeps its last lines for errors.
 //!
-//! Workers write JSON lines; drivers and C++ write what they like. All of it is untrusted: a line is cut at
-//! [`LINE_BYTES`], made printable, and beyond [`BYTES_PER_SECOND`] dropped and counted. The pipe is always read, so a
-//! chatty child never blocks on it; of one that has ended, no more is read than the pipe can hold, whoever still writes.
+//! Workers write JSON lines; drivers and C++ libraries write anything. All of it is untrusted. A line is cut at
+//! [`LINE_BYTES`] and made printable. Lines beyond [`BYTES_PER_SECOND`] are dropped and counted. The pipe is always
+//! read, so a chatty child never blocks. After a child has ended, no more is read than the pipe can hold, whoever still
+//! writes.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,19 +18,19 @@ use tokio::time::timeout;
 
 use crate::words::printable;
 
-/// A longer line is cut: a panic message with its place needs less.
+/// Longer lines are cut: a panic message with its location needs less.
 const LINE_BYTES: usize = 8 * 1024;
 /// Lines kept for an error.
 const TAIL_LINES: usize = 64;
-/// What is re-emitted at most, averaged over a second: a terminal shows no more, a log file should not grow faster.
+/// Most bytes re-emitted per second, on average: enough for a terminal, and slow growth for a log file.
 const BYTES_PER_SECOND: f64 = 256.0 * 1024.0;
 
-/// For the last lines of a dead process to come through its pipe.
+/// Time for a dead process's last lines to arrive.
 const LAST_LINES: Duration = Duration::from_millis(500);
-/// What a pipe holds: as much as Linux lets anybody ask for without privileges, sixteen times the usual.
+/// Capacity of a pipe: the most that Linux grants without privileges, sixteen times the default.
 const PIPE_BYTES: usize = 1 << 20;
 
-/// Whose lines they are.
+/// The process that wrote a line.
 #[derive(Clone, Debug)]
 pub struct Source {
     /// The job.
@@ -40,18 +41,18 @@ pub struct Source {
     pub pid: u32,
 }
 
-/// The job that a process works for: a spare one gets its job late.
+/// The job that a process works for. A spare process gets its job later.
 #[derive(Clone, Debug)]
 pub struct Owner(Arc<Mutex<Arc<str>>>);
 
 impl Owner {
-    /// This job, for now.
+    /// Starts with this job.
     #[must_use]
     pub fn new(job: Arc<str>) -> Self {
         Self(Arc::new(Mutex::new(job)))
     }
 
-    /// From here on it is this job's.
+    /// Changes the job.
     pub fn change(&self, job: Arc<str>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = job;
     }
@@ -63,7 +64,7 @@ impl Owner {
     }
 }
 
-/// The last lines of one child, readable while it still writes.
+/// A child's last lines, readable while it still writes.
 #[derive(Clone, Debug, Default)]
 pub struct Tail(Arc<Mutex<VecDeque<String>>>);
 
@@ -96,7 +97,7 @@ pub struct Pump {
 }
 
 impl Pump {
-    /// Reads from now on.
+    /// Starts reading.
     #[must_use]
     pub fn start(
         pipe: impl AsyncRead + Unpin + Send + 'static,
@@ -108,20 +109,20 @@ impl Pump {
         Self { task, over }
     }
 
-    /// The child has ended: reads what lies in the pipe, and no more.
+    /// Reads what is left in the pipe after the child has ended.
     pub async fn finish(self) {
         let abort = self.task.abort_handle();
         if self.over.send(()).is_err() {
             tracing::trace!("a pipe was read to its end");
         }
         if timeout(LAST_LINES, self.task).await.is_err() {
-            // Somebody else holds the pipe: a process that the child started.
+            // Another process holds the pipe open: one that the child started.
             abort.abort();
         }
     }
 }
 
-/// Reads `pipe` to its end or, once the child is `over`, until all has been read that it can hold.
+/// Reads `pipe` to its end. Once the child is `over`, reads at most the pipe's capacity.
 pub async fn pump(
     mut pipe: impl AsyncRead + Unpin,
     source: Source,
@@ -155,7 +156,7 @@ pub async fn pump(
         for line in splitter.push(chunk.get(..count).unwrap_or_default()) {
             take(&line, &source, &tail, &mut meter);
         }
-        // A flood would keep this task ready for ever: let the others run.
+        // A flood would keep this task ready for ever: lets other tasks run.
         tokio::task::yield_now().await;
     }
     if let Some(line) = splitter.rest() {
@@ -185,7 +186,7 @@ fn take(line: &[u8], source: &Source, tail: &Tail, meter: &mut Meter) {
     tail.push(format!("{mark}{text}"));
 }
 
-/// A JSON line of ours as its level and "message key=value …"; anything else as raw text, at debug level.
+/// Parses a worker's JSON line into its level and "message key=value …". Anything else is raw text at debug level.
 fn read_line(line: &str) -> (tracing::Level, String) {
     let parsed: Option<Value> = serde_json::from_str(line).ok();
     let Some(Value::Object(object)) = parsed else {
@@ -219,7 +220,7 @@ fn emit(level: tracing::Level, text: &str, source: &Source) {
     let Source { job, role, pid } = source;
     let job = job.name();
     let role = role.name();
-    // A tracing call site has one level, so there is one for each.
+    // A tracing call site has a fixed level, so each level needs its own.
     match level {
         tracing::Level::ERROR => tracing::error!(target: "child", %job, role, pid, "{text}"),
         tracing::Level::WARN => tracing::warn!(target: "child", %job, role, pid, "{text}"),
@@ -229,7 +230,7 @@ fn emit(level: tracing::Level, text: &str, source: &Source) {
     }
 }
 
-/// Bytes into lines, with no more than [`LINE_BYTES`] of any kept.
+/// Splits bytes into lines, of which at most [`LINE_BYTES`] are kept.
 #[derive(Debug, Default)]
 struct Splitter {
     line: Vec<u8>,
@@ -257,7 +258,7 @@ impl Splitter {
     }
 }
 
-/// A bucket that holds one second's bytes.
+/// A token bucket that holds one second's bytes.
 #[derive(Debug)]
 struct Meter {
     level: f64,
@@ -304,7 +305,7 @@ mod tests {
         let (over, heard) = oneshot::channel();
         let tail = Tail::default();
         over.send(()).expect("a pump");
-        // Never ends, and never waits.
+        // Never ends and never waits.
         pump(repeat(b'\n'), source, tail.clone(), heard).await;
         assert!(tail.lines().is_empty());
     }

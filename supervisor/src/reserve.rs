@@ -1,8 +1,8 @@
-//! Spare descriptors that this process gives up one by one when it has none left, so that it can still end accepted
-//! work well: write a result and its report, keep a crash, open a small job's files and tables.
+//! Holds spare descriptors. When this process has none left, it releases them one by one to finish accepted work: to
+//! write a result and its report, to keep a crash, or to open a small job's files and tables.
 //!
-//! They are not for work that is new or that hoards descriptors: such work is refused first. The reserve fills itself
-//! again as soon as there is room.
+//! They are not for new work or work that needs many descriptors; such work is refused first. The reserve is refilled
+//! as soon as possible.
 
 use std::fs::{self, File};
 use std::io;
@@ -14,11 +14,11 @@ use nix::errno::Errno;
 use nix::sys::resource::{Resource, getrlimit};
 use proto::blob::BlobError;
 
-/// The most that are held: a job that ends needs two for each of its three files, and one more for a moment.
+/// Size of the reserve: an ending job needs two for each of its three files, and briefly one more.
 const MOST: u64 = 32;
-/// Of one job beside its views, with what this process holds by itself: sockets, tables, folders, files.
+/// Descriptors of one job besides its views, plus the process's own: sockets, tables, folders, files.
 const BESIDE: u64 = 64;
-/// Of all descriptors that this process may have, at most this part is held.
+/// The reserve takes at most one in this many of the process's descriptors.
 const PART: u64 = 8;
 
 static RESERVE: Mutex<Reserve> = Mutex::new(Reserve {
@@ -39,13 +39,12 @@ pub fn start() {
     reserve.fill();
 }
 
-/// Fills the reserve again, as far as there is room.
+/// Refills the reserve as far as possible.
 pub fn refill() {
     reserve().fill();
 }
 
-/// Runs `work`, which opens something. While it fails for lack of a descriptor, gives up one of the reserve and runs it
-/// again.
+/// Runs `work`, which opens something. While it fails for lack of a descriptor, releases one and runs it again.
 ///
 /// # Errors
 /// Those of `work`.
@@ -65,7 +64,7 @@ pub fn lend<T, E: Shortage>(mut work: impl FnMut() -> Result<T, E>) -> Result<T,
     }
 }
 
-/// Reads a small file as text, of `/proc` or of a control group.
+/// Reads a small file of `/proc` or of a control group as text.
 ///
 /// # Errors
 /// The system's error.
@@ -73,7 +72,7 @@ pub fn read(path: impl AsRef<Path>) -> io::Result<String> {
     lend(|| fs::read_to_string(path.as_ref()))
 }
 
-/// What helps where descriptors are short: one line for people.
+/// A hint for a shortage of descriptors, as one line.
 #[must_use]
 pub fn need() -> String {
     let limit = getrlimit(Resource::RLIMIT_NOFILE).map_or(0, |(soft, _)| soft);
@@ -82,9 +81,9 @@ pub fn need() -> String {
     )
 }
 
-/// Tells what an error is for want of.
+/// Classifies an error as a shortage.
 pub trait Shortage {
-    /// This process, or the whole host, has no descriptor left.
+    /// Whether this process, or the whole host, is out of descriptors.
     fn of_descriptors(&self) -> bool;
 }
 

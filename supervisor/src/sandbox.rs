@@ -1,7 +1,7 @@
-//! A live process → the proof that it is in its sandbox: its own account is the word of a program that reads untrusted bytes,
-//! `/proc/PID/status` is the kernel's.
+//! Proves that a live process is in its sandbox. The process's own account comes from a program that reads untrusted
+//! bytes; `/proc/PID/status` comes from the kernel.
 //!
-//! To be asked while the process is not reaped yet, so that its number cannot be another's by now.
+//! Call this before the process is reaped, so that its pid cannot belong to another process.
 
 use proto::message::Role;
 use proto::sandbox::{Level, Sandbox, Stage, filters};
@@ -9,62 +9,62 @@ use proto::sandbox::{Level, Sandbox, Stage, filters};
 use crate::reserve::{self, Shortage};
 use crate::verdict::Kill;
 
-/// What the kernel says of a process.
+/// What the kernel says about a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
-    /// It gains no rights by running another program.
+    /// The process gains no rights by running another program.
     pub no_new_privs: bool,
-    /// 0 off, 1 strict, 2 filters.
+    /// Seccomp mode: 0 off, 1 strict, 2 filters.
     pub seccomp: u8,
-    /// Filters in force; none on kernels before 5.9, which do not count.
+    /// Number of filters in force; `None` on kernels before 5.9, which do not count them.
     pub seccomp_filters: Option<u32>,
-    /// Capabilities in force, as bits.
+    /// Effective capabilities, as bits.
     pub capabilities: u64,
 }
 
-/// Why a process does not count as sandboxed. One line for people.
+/// Why a process does not count as sandboxed, as one line for people.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unsafe {
-    /// The process says so itself.
+    /// The process itself reports too little.
     #[error("{role} is not fully sandboxed ({level}): {missing}", role = .role.name(), level = .level.name())]
     Level {
-        /// Whose.
+        /// Its role.
         role: Role,
-        /// How much there is.
+        /// The level that it reached.
         level: Level,
         /// Its own words: untrusted text.
         missing: String,
     },
-    /// The kernel says otherwise than the process.
+    /// The kernel contradicts the process.
     #[error("the kernel says that {role} has no sandbox: {missing}", role = .role.name())]
     Denied {
-        /// Whose.
+        /// Its role.
         role: Role,
-        /// Every line that is not as it must be.
+        /// Every requirement that is not met.
         missing: String,
     },
-    /// Nobody can tell, for want of descriptors.
+    /// Out of descriptors, so nobody can tell.
     #[error("{role} cannot be seen to be in its sandbox: {why}", role = .role.name())]
     Short {
-        /// Whose.
+        /// Its role.
         role: Role,
-        /// The system's words.
+        /// The system's message.
         why: String,
     },
-    /// There is nothing to read.
+    /// The status is missing or unreadable.
     #[error("the sandbox of {role} cannot be checked: /proc/{pid}/status {why}", role = .role.name())]
     Unreadable {
-        /// Whose.
+        /// Its role.
         role: Role,
-        /// Its number.
+        /// Its pid.
         pid: u32,
-        /// The system's words.
+        /// The system's message.
         why: String,
     },
 }
 
 impl Unsafe {
-    /// Why its process is to be killed.
+    /// The reason for killing the process.
     #[must_use]
     pub fn kill(&self) -> Kill {
         match self {
@@ -76,10 +76,10 @@ impl Unsafe {
     }
 }
 
-/// How the system says that a process has no descriptor left (`EMFILE`), as a worker passes it on.
+/// How the system's message for `EMFILE` ends, as a worker passes it on.
 const NO_DESCRIPTOR: &str = "(os error 24)";
 
-/// Holds a process's account against the kernel's.
+/// Compares a process's account with the kernel's.
 ///
 /// # Errors
 /// What is missing.
@@ -138,10 +138,10 @@ pub fn judge(role: Role, stage: Stage, status: &Status) -> Result<(), Unsafe> {
     }
 }
 
-/// Reads `/proc/PID/status`; none where a line is missing that every kernel with seccomp has.
+/// Parses `/proc/PID/status`; `None` if a line is missing that every kernel with seccomp has.
 #[must_use]
 pub fn parse(text: &str) -> Option<Status> {
-    // The first line is the process's name, which it chooses itself: newlines in it are escaped by the kernel.
+    // A process chooses its own name, the first line. The kernel escapes newlines in it.
     let field = |name: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(name));
         line.and_then(|rest| rest.strip_prefix(':')).map(str::trim)
@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     fn a_name_cannot_forge_a_line() {
-        // A process may call itself "x\nSeccomp:\t2": the kernel writes the newline as two characters.
+        // A process may call itself "x\nSeccomp:\t2"; the kernel writes the newline as two characters.
         let text = STATUS
             .replace("kiln-baker", "x\\nSeccomp:\t2")
             .replace("\nSeccomp:\t2", "\nSeccomp:\t0");
@@ -260,7 +260,7 @@ mod tests {
                 .contains("(off): turned off by --no-sandbox"),
             "{off}"
         );
-        // Beyond the largest number that Linux gives.
+        // Larger than any pid of Linux.
         let gone = check(Role::Bake, Stage::Entered, 1 << 30, &full()).expect_err("nobody");
         assert!(matches!(gone, Unsafe::Unreadable { .. }), "{gone}");
     }

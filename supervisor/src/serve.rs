@@ -1,4 +1,5 @@
-//! The sidecar: HTTP over a Unix socket → jobs that survive this process, run by the same supervisor as `kiln bake`.
+//! The sidecar: accepts jobs by HTTP over a Unix socket and runs them with the same supervisor as `kiln bake`. Accepted
+//! jobs survive this process.
 //!
 //! ```text
 //!  listen ─► guard ─► api ──► store (accepted only once it is on disk)
@@ -7,8 +8,8 @@
 //!                    board ◄── schedule ──► job::run, several at once
 //! ```
 //!
-//! All of it runs on the one thread of the supervisor, but for the store's writer: the sidecar decodes nothing and waits for
-//! disks elsewhere.
+//! Everything but the store's writer runs on the supervisor's one thread. The sidecar decodes nothing and leaves
+//! blocking disk work to other threads.
 
 pub mod api;
 
@@ -72,11 +73,11 @@ pub use options::Options;
 
 /// For a request's head to come, the silence before it included.
 const HEAD: Duration = Duration::from_secs(15);
-/// For others to end what they hold, where a connection cannot be accepted.
+/// Pause after a connection could not be accepted, in which others may close theirs.
 const PAUSE: Duration = Duration::from_millis(50);
-/// For answers under way when the sidecar leaves.
+/// Time for answers in progress at shutdown.
 const LAST_ANSWERS: Duration = Duration::from_secs(2);
-/// For running jobs when the sidecar leaves; a second signal ends it.
+/// Time for running jobs at shutdown; a second signal ends it.
 const DRAIN: Duration = Duration::from_secs(20);
 
 /// Serves until a signal ends it, and gives the exit code: 0 only where it was told to leave.
@@ -97,7 +98,7 @@ async fn serve(options: Options) -> Result<(), Box<JobError>> {
         uids: options.allow_uid.clone(),
         token: options.token.clone(),
     });
-    // The store first: whoever can connect finds everything as it was.
+    // The store first, so that a client that can connect finds all earlier jobs.
     let (service, scheduler) = schedule::open(&options)?;
     let sockets = Sockets::open(&options.socket, options.tcp)?;
     for place in sockets.places() {
@@ -142,7 +143,7 @@ async fn serve(options: Options) -> Result<(), Box<JobError>> {
     local
         .run_until(async {
             let ended = tokio::select! {
-                // Ends only once it was told to leave, and everything is in the store.
+                // Ends only once it was told to exit and everything is in the store.
                 ended = work => ended,
                 () = accept(&sockets, &guard, &router, &graceful) => unreachable!("accepts for ever"),
                 () = async { leave.await; std::future::pending::<()>().await } => unreachable!("waits for the scheduler"),
@@ -163,7 +164,7 @@ async fn accept(sockets: &Sockets, guard: &Guard, router: &Router, graceful: &Gr
             Ok(accepted) => accepted,
             Err(error) => {
                 tracing::warn!(%error, "a connection was not accepted");
-                // Out of descriptors, most likely: others end theirs.
+                // Most likely out of descriptors: makes idle connections close theirs.
                 slots.give_way();
                 tokio::time::sleep(PAUSE).await;
                 continue;

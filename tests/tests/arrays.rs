@@ -1,5 +1,4 @@
-//! Mesh and views in one safetensors file through the real programs: the same result as from separate files, and one line
-//! where something is wrong with it.
+//! Mesh and views in one safetensors file give the same result as separate files. Each error in it gives one line.
 
 use std::fs;
 use std::path::Path;
@@ -20,7 +19,7 @@ const EDGE: usize = 256;
 #[derive(Clone)]
 struct Tensor(&'static str, &'static str, Vec<usize>, Vec<u8>);
 
-/// The file, which the format's own library finds whole.
+/// Builds the file, and checks that the format's own library can read it.
 fn file(tensors: &[Tensor], metadata: Value) -> Vec<u8> {
     let mut header = serde_json::Map::from_iter([("__metadata__".to_owned(), metadata)]);
     let mut data = Vec::new();
@@ -73,7 +72,7 @@ fn mesh(name: &str) -> Vec<Tensor> {
     tensors
 }
 
-/// Pictures with their alpha as masks, and cameras as `TRELLIS` has them.
+/// Pictures with their alpha as masks, and cameras in `TRELLIS`'s convention.
 struct Views {
     colours: Vec<u8>,
     masks: Vec<u8>,
@@ -122,7 +121,7 @@ impl Views {
         self.written(["U8", "F64"], <[u8]>::to_vec, doubles)
     }
 
-    /// As renderers hand them over: colours and masks as floats, cameras in single precision.
+    /// As renderers output them: float colours and masks, single-precision cameras.
     fn tensors_in_floats(&self) -> Vec<Tensor> {
         let float = |&step: &u8| (f32::from(step) / 255.0).to_le_bytes();
         let single = |&x: &f64| (x as f32).to_le_bytes();
@@ -165,7 +164,7 @@ impl Views {
         ]
     }
 
-    /// With their rows from below.
+    /// With rows from the bottom.
     fn upside_down(&self) -> Vec<Tensor> {
         let turn = |bytes: &[u8], row: usize| -> Vec<u8> {
             let pictures = bytes.chunks_exact(row * EDGE);
@@ -213,7 +212,7 @@ fn one_file_gives_what_many_files_give() {
         heldout(&found),
         heldout(&wanted)
     );
-    // Each half with the other kind of file.
+    // Each half together with the other kind of file.
     assert!(bake(&path, &views_file, &[]).1 == wanted_glb);
     assert!(bake(&mesh_file, &path, &[]).1 == wanted_glb);
 
@@ -223,7 +222,7 @@ fn one_file_gives_what_many_files_give() {
     let off = (heldout(&found) - heldout(&wanted)).abs();
     assert!(off < 0.05, "{off} dB");
 
-    // The comparison can fail.
+    // Checks that the comparison can fail.
     fs::write(&path, file(&views.upside_down(), normalized())).expect("writes");
     let (found, glb) = bake(&mesh_file, &path, &[]);
     assert!(glb != wanted_glb);

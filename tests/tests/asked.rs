@@ -1,5 +1,5 @@
-//! What a bake does only when it is asked: provenance of vertices, pictures of what was rejected, a texture's edge by what the
-//! views resolve, colours of vertices alone, one of several sets of texture coordinates.
+//! Options of a bake: vertices' provenance, pictures of rejected pixels, texture size from the views' resolution,
+//! vertex colours, one of several UV sets.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use kiln_tests::glb::{self, Model};
 use kiln_tests::{Bench, Outcome, names_in, number, read_json, words};
 use serde_json::{Value, json};
 
-/// A bake of the sphere to `out/a.glb`; one of its seven views is held out.
+/// Bakes the sphere to `out/a.glb`; one of its seven views is held out.
 fn bake(bench: &Bench, more: &[&str]) -> Outcome {
     let all = words("--quality draft --holdout 1 -o out/a.glb");
     bench.baked("mesh.obj", "transforms.json", &[&all, more].concat())

@@ -1,5 +1,5 @@
-//! Channels beside the base colour, through the real programs: views of a ball whose material is known → a GLB whose pictures
-//! are held against that material texel by texel, and its normals against what a viewer would make of them.
+//! Bakes channels beside base colour from views of a ball whose material is known. Compares the GLB's pictures with
+//! that material texel by texel, and its normals with what a viewer reconstructs from them.
 
 #![expect(
     clippy::print_stderr,
@@ -28,7 +28,7 @@ fn command(bench: &Bench, output: &str, more: &[&str]) -> std::process::Command 
     bench.bake_for_real("mesh.obj", "transforms.json", &[&all, more].concat())
 }
 
-/// A bake that succeeds: its report.
+/// Bakes successfully and returns the report.
 fn report(bench: &Bench, output: &str, more: &[&str]) -> Value {
     bake(bench, output, more).report()
 }
@@ -39,7 +39,7 @@ fn with_ball(views: &Views) -> Bench {
     bench
 }
 
-/// A few small views, for all that is not a matter of quality.
+/// A few small views, for tests that do not measure quality.
 fn few() -> Views {
     Views {
         count: 7,
@@ -99,7 +99,7 @@ fn decibel(squares: f64, count: usize) -> f64 {
     -10.0 * (squares / count as f64).log10()
 }
 
-/// PSNR over the texels of the charts between channels of a picture and what they should show.
+/// PSNR over the charts' texels between channels of a picture and their expected values.
 fn psnr(model: &Model, slot: &str, channel: Channel, components: &[usize]) -> f64 {
     let (picture, edge) = picture(model, slot);
     let positions = model.floats::<3>("POSITION");
@@ -117,7 +117,8 @@ fn psnr(model: &Model, slot: &str, channel: Channel, components: &[usize]) -> f6
     decibel(squares, count)
 }
 
-/// What a viewer makes of the normal map, against the truth: PSNR of the directions' halves, as of the bytes of a map in the
+/// PSNR of the normals that a viewer reconstructs from the map, against the truth; directions are halved, as in the
+/// bytes of a world-space map. Also checks tangent frames against glTF's convention: +X right and +Y up in the picture.
 /// world. On the way the frames are held against the glTF convention: +X right and +Y up in the picture.
 fn relief(model: &Model) -> f64 {
     let (picture, edge) = picture(model, "normalTexture");
@@ -146,7 +147,7 @@ fn relief(model: &Model) -> f64 {
             .sum::<f64>()
             / 3.0;
         count += 1;
-        // Along the picture's rows and up its columns the surface goes as the frame says.
+        // Along the picture's rows and up its columns, the surface must run as the frame says.
         let [a, b, c] = corners.map(|corner| (positions[corner], uvs[corner]));
         let side = |p: (Vector, [f64; 2])| {
             let from = [0, 1, 2].map(|k| p.0[k] - a.0[k]);
@@ -162,9 +163,9 @@ fn relief(model: &Model) -> f64 {
     decibel(squares, count)
 }
 
-/// Holds every channel against the truth.
+/// Compares every channel with the truth.
 fn assert_true(model: &Model, least: f64) {
-    // Steps are hard to fit: where it is there and where it is not, most texels say so.
+    // Opacity has steps, which are hard to fit, so a lower PSNR suffices.
     assert_near(model, least, 18.0);
 }
 
@@ -246,7 +247,7 @@ fn every_channel_is_what_the_views_show() {
     bench.assert_clean(&["a.glb", "sheet.png"]);
 }
 
-/// Encode is sent all that a job may have at once: mesh, base colour, every channel, and the exposures of the fit.
+/// Encode receives the most that a job may have at once: mesh, base colour, every channel, and the fit's exposures.
 #[test]
 fn every_channel_and_the_exposures_of_the_fit_arrive() {
     let bench = with_ball(&Views {
@@ -257,7 +258,7 @@ fn every_channel_and_the_exposures_of_the_fit_arrive() {
     assert_eq!(report["bake"]["refinement"]["exposure"], "evened");
     let layers = report["bake"]["channels"].as_array().map(Vec::len);
     assert_eq!(layers, Some(Channel::LAYERS.len()));
-    // The sheet's rows are as the fit sees them, and not 17 dB off.
+    // The sheet's rows agree with the fit, and are not 17 dB off.
     let shown = report["encode"]["shown"].as_array().expect("rows");
     assert!(!shown.is_empty());
     for row in shown {
@@ -331,7 +332,7 @@ fn normals_of_a_world_with_z_up_are_turned_with_it() {
     let right = relief(&Model::open(&bench.path("out/a.glb")));
     assert!(right > 34.0, "{right} dB");
     assert_eq!(made["warnings"], json!([]));
-    // The oracle sees it: the same bytes, taken for another space, are far off, and the user is told.
+    // Checks the oracle: the same bytes, read in another space, are far off, and the user is warned.
     let text = fs::read_to_string(bench.path("transforms.json")).expect("there");
     let other = text.replace("\"normal_space\":\"world\"", "\"normal_space\":\"camera\"");
     assert_ne!(other, text);
@@ -551,7 +552,7 @@ fn a_bake_that_dies_among_its_channels_is_repeated_with_all_of_them() {
     report(&bench, "out/a.glb", &[]);
     let mut run = Run::start(command(&bench, "out/b.glb", &[]));
     let started = run.wait_for(|event| event["event"] == "started" && event["role"] == "bake");
-    // The base colour's seams come before every other channel.
+    // The base colour's seams are fitted before every other channel.
     run.wait_for(|event| event["event"] == "progress" && event["phase"] == "gutter");
     run.wait_for(|event| event["event"] == "progress" && event["phase"] == "gutter");
     let pid = started["pid"]

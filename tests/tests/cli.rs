@@ -1,4 +1,4 @@
-//! The command line: flags, exit codes, what goes to which stream, help.
+//! The command line: flags, exit codes, the use of each stream, and help.
 
 use std::process::{Command, Output};
 
@@ -14,7 +14,6 @@ fn kiln(bench: &Bench, arguments: &[&str]) -> Output {
     bench.kiln().args(arguments).output().expect("kiln runs")
 }
 
-/// The arguments of a bake.
 fn arguments<'a>(mesh: &'a str, views: &'a str, output: &'a str) -> [&'a str; 6] {
     ["bake", mesh, "--views", views, "-o", output]
 }
@@ -29,7 +28,7 @@ fn bake(bench: &Bench, more: &[&str]) -> Command {
     command
 }
 
-/// Runs, demands the exit code, and gives standard error.
+/// Runs, checks the exit code, and returns standard error.
 fn refused(bench: &Bench, arguments: &[&str], code: i32) -> String {
     let output = kiln(bench, arguments);
     let text = String::from_utf8(output.stderr).expect("text");
@@ -122,7 +121,7 @@ fn a_place_that_cannot_be_written_is_named_before_any_work() {
         );
         assert!(text.contains(words), "{words:?} is not in {text}");
     }
-    // A name that fits, and those of the files beside it do not.
+    // The name fits, but the names of the files beside it do not.
     for (output, name) in [
         (format!("out/{}.glb", "n".repeat(252)), "n.glb"),
         (format!("out/{}.obj", "n".repeat(251)), "_texture.png"),
@@ -208,7 +207,7 @@ fn a_crash_is_told_to_people_with_its_last_lines() {
     assert!(lines[0].starts_with(
         "kiln: error: bake died by SIGSEGV while fitting the texture (phase fit), twice"
     ));
-    // The saboteur is on no GPU: another device would not help.
+    // The saboteur uses no GPU, so another device would not help.
     assert!(lines[1].starts_with("  hint: no driver had a part in it"));
     assert!(
         lines[2].starts_with(&format!("  kept: {folder}/")) && lines[2].contains("kiln replay")
@@ -301,7 +300,7 @@ fn doctor_without_a_worker_says_so() {
 
 #[test]
 fn doctor_takes_a_broken_answer_for_a_problem() {
-    // The saboteur knows no doctor and exits with 64.
+    // The saboteur has no `doctor` and exits with 64.
     let bench = bench();
     let output = kiln(&bench, &["doctor", "--json", "--baker", "kiln-baker"]);
     assert_eq!(

@@ -1,5 +1,5 @@
-//! A model of COLMAP through the real programs: the same result as from `transforms.json`, whatever its form and wherever it
-//! is read, and one line where something is wrong with it.
+//! A COLMAP model gives the same result as `transforms.json`, whatever its form and location. Each error in it gives
+//! one line.
 
 use std::fs;
 
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 /// Of the sphere's views, in pixels.
 const EDGE: f64 = 48.0;
 const FOCAL: f64 = 57.5;
-/// Rotations that take each axis to another without rounding, as quaternions.
+/// Axis permutations as quaternions, which rotate without rounding.
 const TURNS: [[f64; 4]; 6] = [
     [1.0, 0.0, 0.0, 0.0],
     [0.0, 1.0, 0.0, 0.0],
@@ -53,7 +53,7 @@ fn with_models() -> Bench {
                 1.0 - 2.0 * (x * x + y * y),
             ],
         ];
-        // World to camera looks along z; camera to world of transforms.json along -z, with y up.
+        // COLMAP's world-to-camera looks along z. The camera-to-world of transforms.json looks along -z, with y up.
         let to_world = |r: usize| {
             let eye = -DISTANCE * rows[2][r];
             [rows[0][r], -rows[1][r], -rows[2][r], eye]
@@ -121,7 +121,7 @@ fn refused(bench: &Bench, views: &str, code: i32) -> String {
 fn a_model_in_either_form_gives_the_bytes_that_transforms_json_gives() {
     let bench = with_models();
     let wanted = baked(&bench, "six.json", &[]);
-    // The project's folder holds the sphere's own transforms.json, too, which goes first; its model is named.
+    // The project's folder also holds the sphere's transforms.json, which takes precedence, so the model is named.
     for (views, more) in [
         ("sparse", &[][..]),
         ("sparse/0", &[]),

@@ -1,4 +1,4 @@
-//! `kiln compare`: its figures against the bake's own, its refusals, and workers that die under it.
+//! `kiln compare`: its figures against the bake's, its refusals, and workers that die under it.
 
 use std::fs;
 use std::path::Path;
@@ -51,7 +51,7 @@ fn figures_are_those_of_the_bakes_own_report() {
     assert_eq!(a["textures"], serde_json::json!([[512, 512]]));
     assert_eq!(b["textures"], serde_json::json!([[256, 256]]));
 
-    // The bake measured these views with the texels that it handed to its encoder; here they come out of the file.
+    // The bake measured these views with the texels that it sent to the encoder; compare reads them from the file.
     let held_out = report["encode"]["holdout"].as_array().expect("views");
     assert_eq!(held_out.len(), 3);
     for score in held_out {
@@ -84,7 +84,7 @@ fn figures_are_those_of_the_bakes_own_report() {
         assert!((0.0..0.2).contains(&number(&model["unseen"])), "{model}");
         assert!(number(&model["missing"]) < 0.001, "{model}");
     }
-    // The oracle can fail: with half the texels an axis, other figures come out.
+    // Checks the oracle: half the texels per axis give other figures.
     assert!(number(&a["psnr_db"]) > number(&b["psnr_db"]) + 1.0);
     assert!((number(&a["ssim"]) - number(&b["ssim"])).abs() > 1e-4);
     for level in 0..4 {

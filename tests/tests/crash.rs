@@ -1,4 +1,4 @@
-//! A worker dies: once is forgiven, in any role and at any step; twice ends the job with a report that names it.
+//! Workers die in any role at any step. One death is retried; two end the job with a report that names the worker.
 
 use kiln_tests::fault::{Fault, Kin, Plan, Step};
 use kiln_tests::host::after;
@@ -37,7 +37,7 @@ fn fatal(role: Role, step: Step, fault: Fault, words: &[&str]) {
     bench.assert_clean(&[]);
 }
 
-/// One death, then all goes well.
+/// One death, then the job succeeds.
 fn forgiven(role: Role, step: Step, fault: Fault) {
     let (bench, outcome) = run(&Plan::once(role, step, fault.clone()));
     let context = format!("{role:?} {step:?} {fault:?}: {outcome:#?}");
@@ -146,7 +146,7 @@ fn a_worker_that_cannot_start_is_told_from_one_that_crashes() {
         message.starts_with("bake ended with exit code 3 before it said hello"),
         "{message}"
     );
-    // A loader that is short of something for a moment gets two more chances, later and later.
+    // A loader that briefly lacks a resource gets two retries, with growing delays.
     let delays: Vec<_> = outcome
         .all("retry")
         .iter()
@@ -171,7 +171,7 @@ fn a_bake_is_repeated_without_preparing_again() {
 
 #[test]
 fn a_bake_fed_by_a_dead_prepare_starts_afresh_and_is_not_blamed() {
-    // Prepare dies after its first tables went to bake; later bake itself may still die once.
+    // Prepare dies after bake received its first tables; bake itself may still die once later.
     let plan = Plan::once(Role::Bake, Step::Start, Fault::Tell)
         .with(Role::Prepare, Step::Filled, Fault::Hear, 1)
         .with(Role::Prepare, Step::Filled, Fault::Signal(11), 1)
@@ -258,12 +258,12 @@ fn a_missing_worker_program_is_said_at_once() {
     bench.assert_clean(&[]);
 }
 
-/// `assert_clean` knows a process that a worker has started by its worker's command line, which is its own.
+/// `assert_clean` finds a worker's child by its command line, which it shares with its parent.
 #[test]
 fn what_a_worker_has_started_ends_with_it() {
     for role in ROLES {
         for kin in [Kin::Child, Kin::Orphan] {
-            // Before anybody could be in a sandbox, and with data in hand.
+            // Before the sandbox, and with data in hand.
             for step in [Step::Hello, Step::Work] {
                 let (bench, outcome) = run(&Plan::always(role, step, Fault::Fork(kin)));
                 let told = format!("{role:?} {kin:?} {step:?}: {}", outcome.stderr);
@@ -271,7 +271,7 @@ fn what_a_worker_has_started_ends_with_it() {
                 assert_eq!(outcome.attempts(role.name()).len(), 1, "{told}");
                 bench.assert_clean(&["out.glb"]);
             }
-            // Whose worker is killed, too.
+            // A worker that is killed, too.
             let plan = Plan::once(role, Step::Hello, Fault::Fork(kin));
             let plan = plan.with(role, Step::Work, Fault::Signal(9), 1);
             let (bench, outcome) = run(&plan);
@@ -284,8 +284,8 @@ fn what_a_worker_has_started_ends_with_it() {
     }
 }
 
-/// A program that has children already is no parent of orphans: they are left alone, and so are this one's. What it writes
-/// for ever holds nothing up.
+/// A program that already has children does not adopt orphans, so these are left alone. An orphan that writes for ever
+/// must not block anything.
 #[test]
 fn an_orphan_that_nobody_can_end_is_not_heard_for_ever() {
     for role in ROLES {
@@ -301,7 +301,7 @@ fn an_orphan_that_nobody_can_end_is_not_heard_for_ever() {
             other,
             nix::sys::signal::Signal::SIGKILL
         ));
-        // Nobody reads what it writes any more, so it ends.
+        // Nobody reads its output any more, so it ends.
         kiln_tests::wait_all_gone(&alive);
         bench.assert_clean(&["out.glb"]);
     }

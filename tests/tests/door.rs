@@ -1,4 +1,4 @@
-//! The sidecar's door: strangers who hold connections, forms as large as real ones, and clients that are none of each other's.
+//! The sidecar's connections: strangers who hold them, uploads as large as real ones, and clients kept apart.
 
 use std::fs;
 use std::io::{self, ErrorKind, Write};
@@ -23,7 +23,7 @@ fn many_descriptors() {
     setrlimit(Resource::RLIMIT_NOFILE, hard, hard).expect("up to the hard limit");
 }
 
-/// Sends as much as the other end takes, which may have gone away.
+/// Sends until the peer takes no more or has closed the connection.
 fn push(stream: &mut (impl Write + ?Sized), bytes: &[u8]) {
     match stream.write_all(bytes) {
         Err(error) => assert!(
@@ -50,7 +50,7 @@ fn strangers_that_never_read_keep_nobody_out() {
     let sidecar = Sidecar::start(&bench, &flags.each_ref().map(String::as_str));
     let address = sidecar.tcp.clone().expect("it said where");
     let page = String::from_utf8(sidecar.get("/").body).expect("text");
-    // Without the page, the answer that it is missing does as well.
+    // Without the page, the answer that it is missing also counts.
     let script = page.split('"').find(|text| text.ends_with(".js"));
     let script = script.unwrap_or("/page/none.js");
     let requests = format!("GET {script} HTTP/1.1\r\nhost: {address}\r\n\r\n").repeat(64);
@@ -225,7 +225,7 @@ fn a_disk_without_room_for_another_file_is_full_in_true_words() {
     let bench = Bench::new(&Plan::healthy());
     let (socket, store) = (bench.path("kiln.sock"), bench.path("small/store"));
     fs::create_dir(bench.path("small")).expect("room");
-    // In a mount namespace of its own, as SQLite needs the disk at a path.
+    // In its own mount namespace, since SQLite needs the disk at a path.
     let mut small = Command::new("unshare");
     if !geteuid().is_root() {
         small.arg("--map-root-user");
@@ -295,7 +295,7 @@ fn a_clients_jobs_are_not_there_for_another_and_the_owner_sees_all() {
     };
     assert_eq!(listed(by_tcp("GET", "/v1/jobs")), [theirs.clone()]);
     assert_eq!(listed(sidecar.get("/v1/jobs")), [theirs.clone(), own]);
-    // The owner's are all of them.
+    // All of them are the owner's.
     assert_eq!(sidecar.finished(&theirs)["state"], "succeeded");
     let theirs = format!("/v1/jobs/{theirs}");
     assert_eq!(

@@ -1,4 +1,4 @@
-//! `kiln bake --dry-run` against the bake that it stands for: bytes of the device, rows kept and drawn again, errors, no file.
+//! `kiln bake --dry-run` against the real bake: device memory, cached and redrawn rows, errors; it writes no file.
 
 use kiln_tests::vulkan::LLVMPIPE;
 use kiln_tests::{Bench, Outcome, Run, number, sample, words};
@@ -28,7 +28,7 @@ fn near(what: &str, planned: &Value, baked: &Value) {
     );
 }
 
-/// Plans, bakes, and compares; gives the report of the plan.
+/// Plans, bakes and compares; returns the plan's report.
 fn agree(bench: &Bench, more: &[&str]) -> Value {
     let planned = report(bench, &[more, &["--dry-run"]].concat());
     assert_eq!(bench.outputs(), [""; 0], "a dry run makes nothing");

@@ -1,4 +1,4 @@
-//! The real worker on a small real set: files, figures, sameness, and kills in the middle.
+//! The real worker on a small real set: files, figures, reproducibility, and kills midway.
 
 use std::fs;
 use std::thread::available_parallelism;
@@ -243,7 +243,7 @@ fn the_khronos_validator_finds_no_error_and_no_warning() {
     let result = bench.path("out/out.glb");
     let (clean, words) = glb::validate(std::slice::from_ref(&result));
     assert!(clean, "{words}");
-    // The validator notices a file that is cut, so it did read the other one.
+    // Checks that the validator reads the other file: it notices a truncated one.
     let bytes = fs::read(&result).expect("the result");
     fs::write(&result, &bytes[..bytes.len() - 64]).expect("written");
     assert!(
@@ -271,7 +271,7 @@ fn a_vulkan_adapter_bakes_what_the_processor_bakes() {
     let (native, by_processor) = psnr("cpu");
     let (vulkan, by_adapter) = psnr(&adapter);
     assert_eq!((native.as_str(), vulkan.as_str()), ("native", "vulkan"));
-    // Sums differ in their last bits only; the reweighting may amplify them in a few texels.
+    // Sums differ in their last bits only; reweighting may amplify that in a few texels.
     assert!(
         (by_processor - by_adapter).abs() < 0.5,
         "{by_processor} and {by_adapter} dB"

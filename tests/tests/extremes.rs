@@ -1,4 +1,4 @@
-//! Inputs that are well-formed and beyond reason, made here: each is baked or refused with 65 and one line, and ends.
+//! Generated inputs that are well-formed but extreme: each is baked, or refused with 65 and one line, and ends.
 
 use std::path::Path;
 
@@ -10,16 +10,15 @@ use kiln_tests::{Bench, glb};
 
 const FAST: [&str; 5] = ["--quality", "draft", "--texture-size", "256", "-q"];
 
-/// What must come of an input.
+/// The expected outcome of an input.
 #[derive(Clone, Copy, Debug)]
 enum Expect {
     Baked,
-    /// With these words in its line.
+    /// A refusal whose line contains these words.
     Refused(&'static str),
 }
 use Expect::{Baked, Refused};
 
-/// An input.
 struct Extreme {
     name: &'static str,
     shape: Shape,
@@ -63,7 +62,6 @@ fn moved(mut views: Vec<View>, eye: impl Fn([f64; 3]) -> [f64; 3]) -> Vec<View> 
     views
 }
 
-/// Meshes.
 fn shapes() -> Vec<Extreme> {
     let ball = || icosphere(3);
     let spoilt = |value: f32| {
@@ -147,7 +145,6 @@ fn shapes() -> Vec<Extreme> {
     ]
 }
 
-/// Cameras and pictures.
 fn cameras() -> Vec<Extreme> {
     let ball = || icosphere(3);
     let inside = |eye: [f64; 3]| {
@@ -197,7 +194,7 @@ fn cameras() -> Vec<Extreme> {
     ]
 }
 
-/// Simplification of what can hardly be simplified, and kept coordinates where there are none.
+/// Simplification of meshes that can hardly be simplified, and kept UVs that do not exist.
 fn options() -> Vec<Extreme> {
     let halved = |name, shape| Extreme {
         more: &["--simplify", "0.5"],
@@ -239,7 +236,7 @@ fn kinds() -> Vec<Extreme> {
         .collect()
 }
 
-/// Runs an input; gives its bench where it made a GLB, as it has to.
+/// Runs an input. Returns its bench if it made a GLB, as it then must.
 fn run(extreme: &Extreme) -> Result<Option<Bench>, String> {
     let bench = Bench::real();
     std::fs::write(bench.path("mesh.ply"), extreme.shape.ply()).expect("a mesh");

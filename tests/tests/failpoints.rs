@@ -1,6 +1,6 @@
-//! The real worker goes wrong in every phase of every role, in every way: once, and the job gives the bytes of an undisturbed
-//! one; twice, and the job ends with a report that names role, signal and phase. And the supervisor itself: whatever fails
-//! while it puts the result in place, no half file is left.
+//! The real worker fails in every phase of every role, in every way. After one failure the job gives an undisturbed
+//! job's bytes. After two, its report names role, signal and phase. If the supervisor fails while it commits the
+//! result, no partial file is left.
 
 use std::fs;
 use std::path::Path;
@@ -41,7 +41,7 @@ fn context(points: &str, outcome: &Outcome) -> String {
     format!("{points}: {:#?}\n{}", outcome.stdout.last(), outcome.stderr)
 }
 
-/// The bytes of a job in which nothing goes wrong.
+/// The bytes of an undisturbed job.
 fn undisturbed() -> &'static [u8] {
     static BYTES: OnceLock<Vec<u8>> = OnceLock::new();
     BYTES.get_or_init(|| {
@@ -51,7 +51,7 @@ fn undisturbed() -> &'static [u8] {
     })
 }
 
-/// One death, and then the result of an undisturbed job.
+/// One death, then the result of an undisturbed job.
 fn forgiven(role: &str, site: &str, nth: u32, action: &str, ended: &str) {
     let points = format!("{role}:{site}:{nth}=1*{action}");
     let (bench, outcome) = bake(&points, &[]);
@@ -68,7 +68,7 @@ fn forgiven(role: &str, site: &str, nth: u32, action: &str, ended: &str) {
     bench.assert_clean(&["out.glb", "sheet.png"]);
 }
 
-/// A call that the sandbox forbids is forbidden the second time, too.
+/// A forbidden system call fails the second time, too, so it is not retried.
 #[test]
 fn a_forbidden_system_call_ends_the_job_in_every_role() {
     for (role, site) in [("prepare", "load_mesh"), ("bake", "fit"), ("encode", "png")] {
@@ -95,7 +95,7 @@ fn every_phase(role: &str) {
         }
     }
     for (action, ended) in [("segv", "SIGSEGV"), ("exit(0)", "exit 0")] {
-        // In the midst of a table, and when all is done but said.
+        // In the middle of a table, and when only the answer is missing.
         forgiven(role, "put", 1, action, ended);
         forgiven(role, "done", 1, action, ended);
     }
@@ -175,7 +175,7 @@ fn a_slow_worker_is_left_alone() {
     assert!(result(&bench).as_deref() == Some(undisturbed()));
 }
 
-/// The comparison above can fail: one bit of the texture is another file.
+/// Checks that the comparison can fail: one changed bit of the texture makes another file.
 #[test]
 fn one_wrong_bit_is_another_result() {
     let (bench, outcome) = bake("bake:gutter:1=flip", &[]);

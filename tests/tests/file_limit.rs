@@ -1,4 +1,4 @@
-//! A bound of a file's size (`ulimit -f`): one clear line with 74, and the old file is whole.
+//! A file size limit (`ulimit -f`) gives one clear line and 74, and the old file stays whole.
 
 use std::fs;
 
@@ -11,7 +11,7 @@ const OLD: &str = "the old model";
 fn a_file_larger_than_this_user_may_write_is_one_line_with_74() {
     let bench = Bench::sphere();
     let mut codes = Vec::new();
-    // Blocks of 512 or of 1024 bytes, as the shell has them: from next to nothing to enough.
+    // In the shell's blocks of 512 or 1024 bytes: from next to nothing to enough.
     for blocks in ["200", "400", "800", "1600", "200000"] {
         fs::write(bench.path("out/out.glb"), OLD).expect("room");
         let cheap = ["--quality", "draft", "--texture-size", "512"];

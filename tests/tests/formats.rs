@@ -1,4 +1,4 @@
-//! The forms of the result: textures in PNG, JPEG, WebP and KTX2, compressed GLBs, PLY and OBJ with their files beside them.
+//! Output formats: PNG, JPEG, WebP and KTX2 textures, compressed GLBs, PLY and OBJ with their side files.
 
 use std::fs;
 use std::path::PathBuf;
@@ -46,7 +46,7 @@ fn every_form_of_a_glb_is_valid_and_shows_the_same() {
         let report = report(&bench, &format!("out/{name}"), &words(more));
         let json = glb::read(&path);
         if mime != "image/webp" {
-            // Without a source of its own, for those who do not know WebP, the texture has its extension's.
+            // Without a fallback for readers without WebP, only the extension names the texture's source.
             let json = json.expect("a whole GLB");
             assert_eq!(json["images"][0]["mimeType"], mime, "{name}");
         }
@@ -91,13 +91,13 @@ fn every_form_of_a_glb_is_valid_and_shows_the_same() {
         lossy.1 < of("webp.glb").1 && (lossy.2 - best).abs() > 0.0001,
         "{sizes:?}"
     );
-    // Lossless is lossless, quantised is as good to the eye, and of a JPEG its own texels are measured, not those before it.
+    // Lossless is lossless, quantised is visually equal, and a JPEG is measured by its decoded texels, not the input.
     assert!(
         (of("webp.glb").2 - best).abs() < 0.001 && (of("small.glb").2 - best).abs() < 0.3,
         "{sizes:?}"
     );
     assert!((of("jpeg.glb").2 - best).abs() > 0.001, "{sizes:?}");
-    // The smallest, and the one that is nearly lossless, are in that order, in bytes and to the eye.
+    // ETC1S is smaller and worse, UASTC nearly lossless, in bytes and in PSNR.
     let (etc1s, uastc) = (of("etc1s.glb"), of("uastc.glb"));
     assert!(etc1s.1 < uastc.1 && etc1s.1 < plain, "{sizes:?}");
     assert!(
@@ -110,7 +110,7 @@ fn every_form_of_a_glb_is_valid_and_shows_the_same() {
     glb::assert_files_valid(&others);
     let (valid, words) = glb::validate_basisu(&basisu);
     assert!(valid, "{words}");
-    // The oracle sees it: of those two files it finds something, and of all others this reading of its words finds nothing.
+    // Checks the oracle: the plain check rejects those two files.
     assert!(!glb::validate(&basisu).0);
 }
 
@@ -128,7 +128,7 @@ fn ktx2_is_required_carries_its_mips_and_is_the_same_bytes_again() {
             .map(|output| report(&bench, output, &more));
         let files = outputs.map(|output| fs::read(bench.path(&output)).expect("made"));
         assert!(files[0] == files[1], "{name}");
-        // The sandbox is whole: the encoder's threads and its C++ get by within it.
+        // The sandbox is complete: the encoder's threads and its C++ work within it.
         let sandbox = made[0]["sandbox"].as_array().expect("roles");
         let encode = sandbox.iter().find(|role| role["role"] == "encode");
         assert_eq!(encode.expect("encode ran")["level"], "full");
@@ -163,7 +163,7 @@ fn ktx2_beside_a_mesh_is_refused_and_damage_in_a_glb_is_named() {
     let mut bytes = fs::read(&path).expect("made");
     let begin = b"\xABKTX 20\xBB\r\n\x1A\n";
     let at = bytes.windows(12).position(|part| part == begin);
-    // Its supercompression is another.
+    // The supercompression differs.
     bytes[at.expect("a KTX2 file") + 44] = 3;
     fs::write(&path, bytes).expect("room");
     let command = bench.command(&words("compare out/a.glb --views transforms.json"));

@@ -1,4 +1,4 @@
-//! A worker that the kernel does not let die: frozen for real, as one that hangs in a driver is. The job goes on without it.
+//! A worker that the kernel does not let die, really frozen, like one that hangs in a driver: the job continues.
 
 use std::fs;
 use std::time::Instant;
@@ -16,7 +16,7 @@ fn state_of(pid: i32) -> String {
     line.unwrap_or("State: gone").to_owned()
 }
 
-/// Freezes a process for real: it is in state D, and SIGKILL has no effect until it is thawed.
+/// Freezes a process: it is in state D, and SIGKILL has no effect until it is thawed.
 fn freeze(pid: i32, name: &str) -> Option<OldGroup> {
     let group = match OldGroup::new("freezer", name) {
         Ok(group) => group,
@@ -36,7 +36,7 @@ fn freeze(pid: i32, name: &str) -> Option<OldGroup> {
     Some(group)
 }
 
-/// Kiln has ended, and the worker that it could not kill goes once it may.
+/// Kiln has ended, and the worker that it could not kill ends once it is thawed.
 fn thaw(group: &OldGroup, pid: i32, alive: &fs::File) {
     let state = state_of(pid);
     assert!(state.contains('D'), "killed, and still there: {state}");
@@ -54,7 +54,7 @@ fn a_worker_that_cannot_be_killed_holds_up_neither_cancel_nor_end() {
         return;
     };
     run.send(Signal::SIGTERM);
-    // It does not wait for one that never dies.
+    // Kiln does not wait for a process that never dies.
     let outcome = run.finish();
     outcome.assert_code(143);
     thaw(&group, pid, &alive);

@@ -1,4 +1,4 @@
-//! What one job's failure tells the others: breakers that open and close, losses that several jobs share, warm spares.
+//! How failures of one job affect others: breakers that open and close, losses that jobs share, warm spares.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 /// Beyond any wait of a test: only what it injects ends a process.
 const PATIENCE: &str = "100";
 
-/// So many jobs of the bench's saboteurs, with these flags more.
+/// A number of jobs of the bench's saboteurs, with extra flags.
 fn start(bench: &Bench, count: usize, more: &Value, arguments: &[&str]) -> Run {
     let job = |k: usize| {
         let mut job = json!({
@@ -40,7 +40,7 @@ fn of_bake<'a>(outcome: &'a Outcome, kind: &str) -> Vec<&'a Value> {
 
 #[test]
 fn an_adapter_that_fails_in_a_row_rests_and_one_job_tries_it_before_the_others() {
-    // ShaderRejected is never repeated on the same adapter: five jobs fail, and the gate closes for the sixth.
+    // ShaderRejected is never retried on the same adapter: five jobs fail, and the gate closes for the sixth.
     let refuses = Fault::Fail(Code::ShaderRejected);
     let plan = Plan::healthy()
         .on_gpu()
@@ -107,7 +107,7 @@ fn jobs_that_lose_their_adapter_together_bake_on_it_one_at_a_time() {
         .filter_map(|event| event["class"].as_str())
         .collect();
     assert_eq!(classes, ["ambiguous", "victim", "victim", "victim"]);
-    // The first one's repetition began before anyone knew better.
+    // The first job's retry began before the incident was known.
     let mut again = 0;
     let of_bake_again = |event: &&Value| event["role"] == "bake" && event["attempt"] == 2;
     for event in outcome.events.iter().filter(of_bake_again) {
@@ -133,7 +133,7 @@ fn a_warm_spare_takes_the_place_of_a_bake_that_was_killed() {
         let mut word = bench.told();
         let mut run = start(&bench, 1, &json!({}), &["--spares", &spares.to_string()]);
         let pid = run.wait_progress("bake");
-        // The job's own process has opened its adapter, and so has the spare.
+        // Both the job's own process and the spare have opened their adapter.
         word.read_exact(&mut vec![0; 1 + spares]).expect("told");
         assert!(signal_if_there(pid, Signal::SIGKILL), "it is there");
         let outcome = run.finish();
@@ -159,7 +159,7 @@ fn workers_that_do_not_come_up_are_not_started_over_and_over() {
     outcome.assert_code(71);
     assert_eq!(outcome.all("error").len(), 40);
     let starts = outcome.all("started").len();
-    // Sixteen are under way before the first one fails; then five probes, each of which rests longer than the one before.
+    // Sixteen are running before the first one fails; then five probes, each after a longer rest.
     assert!(starts < 40, "{starts} starts");
     let refused = outcome.all("error");
     let last = refused.last().expect("an error")["message"].to_string();

@@ -1,4 +1,4 @@
-//! A worker lives and does nothing, or never ends: every one of them ends at a limit.
+//! Workers that live and do nothing, or never end: each ends at a limit.
 
 use kiln_tests::fault::{Fault, Plan, Step};
 use kiln_tests::{Bench, Outcome};
@@ -37,7 +37,7 @@ fn a_worker_without_a_sign_of_life_is_replaced() {
 #[test]
 fn a_process_that_somebody_stopped_is_a_victim() {
     let plan = Plan::once(Role::Bake, Step::Work, Fault::Signal(19))
-        // So its one crash is still forgiven.
+        // So its one crash is still retried.
         .with(Role::Bake, Step::Filled, Fault::Signal(11), 2);
     let (bench, outcome) = run(&plan, &STALL);
     outcome.assert_code(0);

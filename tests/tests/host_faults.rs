@@ -1,5 +1,5 @@
-//! A host that is short of disk, descriptors or processes, or stops the supervisor; a client that goes away. Every job
-//! ends with the right result or one clear error, and nothing is left.
+//! A host without disk space, descriptors or processes, a stopped supervisor, a client that leaves. Every job ends with
+//! the right result or one clear error, and nothing is left.
 
 use std::fs;
 use std::io::Read;
@@ -25,7 +25,7 @@ fn bench() -> Bench {
     Bench::new(&Plan::healthy())
 }
 
-/// One clear error, with one of these exit codes, that holds these words; the old model is still there.
+/// One clear error with one of these exit codes and these words; the old model is still in place.
 fn refused(bench: &Bench, outcome: &Outcome, codes: &[i32], words: &str) {
     let told = format!("{:#?}\n{}", outcome.stdout, outcome.stderr);
     assert!(
@@ -53,7 +53,7 @@ fn a_full_disk_is_one_line_at_every_stage_and_the_old_file_stays() {
     let bench = bench();
     let disk = SmallDisk::new(&bench, "size=1m");
     fs::write(bench.path("out/out.glb"), OLD).expect("room");
-    // Model, preview and report need a page or two each, so each of the first runs ends at another file.
+    // Model, preview and report need a page or two each, so each of the first runs fails at another file.
     let mut needed = None;
     for pages in 0..16 {
         disk.leave_pages(pages);
@@ -65,7 +65,7 @@ fn a_full_disk_is_one_line_at_every_stage_and_the_old_file_stays() {
         }
         refused(&bench, &outcome, &[74], "the disk is full");
         assert!(!bench.path("out/sheet.png").exists(), "all files or none");
-        // The report of a failure needs room, too, and may have got it.
+        // The report of a failure needs space, too, and may have got it.
         drop(fs::remove_file(bench.path("out/report.json")));
     }
     assert!(needed.is_some_and(|pages| pages >= 3), "{needed:?}");
@@ -89,7 +89,7 @@ fn a_real_model_that_does_not_fit_is_one_line_and_the_old_one_stays() {
     let bench = Bench::real();
     let disk = SmallDisk::new(&bench, "size=1m");
     fs::write(bench.path("out/out.glb"), OLD).expect("room");
-    // Some of it fits.
+    // Part of it fits.
     disk.leave_pages(4);
     let outcome = Run::start(spot(&bench)).finish();
     refused(&bench, &outcome, &[74], "the disk is full");
@@ -202,7 +202,7 @@ fn a_full_process_table_is_tried_again_and_then_a_clear_error() {
             group.set("pids.max", "1");
             format!("echo $$ > {}", group.door().display())
         }
-        // Whoever runs the tests has a process already: the test.
+        // The user who runs the tests already has a process: the test.
         None => "ulimit -u 1".to_owned(),
         Some(Err(why)) => panic!("root is not bound by ulimit -u, and no group can be made: {why}"),
     };
@@ -218,7 +218,7 @@ fn a_full_process_table_is_tried_again_and_then_a_clear_error() {
     bench.assert_clean(&["out.glb"]);
 
     let Some(Ok(group)) = &group else { return };
-    // Room for some: any of its processes and threads may be the one too many.
+    // Room for some: any process or thread may be one too many.
     for count in 2..12 {
         group.set("pids.max", &count.to_string());
         let outcome = Run::start(after(&enter, &bench.bake(&[]))).finish();
@@ -234,7 +234,7 @@ fn a_full_process_table_is_tried_again_and_then_a_clear_error() {
         );
         bench.assert_clean(&["out.glb"]);
     }
-    // A shortage that passes is forgiven.
+    // A temporary shortage is survived.
     group.set("pids.max", "1");
     let mut run = Run::start(after(&enter, &bench.bake(&[])));
     run.wait_for(|event| event["event"] == "retry");
@@ -266,7 +266,7 @@ fn a_thread_that_the_system_refuses_never_changes_the_file() {
     };
     let (outcome, whole) = bake("max");
     assert_eq!(outcome.code, Some(0), "{:#?}", outcome.stdout);
-    // Of processes and threads any may be the one too many, from kiln's own to the search for an atlas.
+    // Any process or thread may be one too many, from kiln's own to the atlas search's.
     let (mut refused, mut made) = (0, 0);
     for room in 2..64 {
         let (outcome, file) = bake(&room.to_string());
@@ -312,7 +312,7 @@ fn a_client_that_reads_nothing_any_more_gets_its_file() {
 fn a_terminal_that_hangs_up_ends_the_job_and_its_workers() {
     let bench = Bench::new(&Plan::always(Role::Bake, Step::Work, Fault::Stall));
     let alive = bench.alive();
-    // Closed on exec: a worker or a neighbour of this test that held it would keep the terminal alive.
+    // Close-on-exec: a worker or another test that held it would keep the terminal alive.
     let flags = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
     let mut terminal = posix_openpt(flags).expect("a terminal");
     grantpt(&terminal).expect("a terminal");
@@ -365,7 +365,7 @@ fn kill_9_of_the_supervisor_at_any_time_of_a_real_bake_leaves_nothing_that_stays
     for kill in 0..KILLS {
         fs::write(bench.path("out/out.glb"), OLD).expect("an old file");
         let run = Run::start(spot(&bench));
-        // The moment is the fault: evenly over the whole job and a little beyond.
+        // The moment is the fault: spread evenly over the whole job and a little beyond.
         std::thread::sleep(whole * (2 * kill + 1) / (2 * KILLS - 4));
         run.send(Signal::SIGKILL);
         let outcome = run.finish();
@@ -403,10 +403,10 @@ fn a_supervisor_that_was_stopped_blames_nobody() {
     let mut run = bench.start(&["--stall-timeout", "1"]);
     run.wait_progress("bake");
     run.send(Signal::SIGSTOP);
-    // Three times as long as a worker may be silent.
+    // Three times the silence that a worker is allowed.
     std::thread::sleep(Duration::from_secs(3));
     run.send(Signal::SIGCONT);
-    // Beyond what lay in the pipe, and for longer than a late verdict would take.
+    // Longer than the pipe's backlog and than a late verdict would take.
     let until = Instant::now() + Duration::from_secs(2);
     while Instant::now() < until {
         let event = run.wait_for(|_any| true);

@@ -1,4 +1,4 @@
-//! Outputs named as files that the job reads, whoever names those: refused in one line with 64, and every file is left as it was.
+//! An output that names an input, under any name, is refused in one line with 64, and every file stays unchanged.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,7 +7,7 @@ use kiln_tests::errand::kiln;
 use kiln_tests::sidecar::Sidecar;
 use kiln_tests::{Bench, Outcome, Run, words};
 
-/// The sphere, whose third view has the names of what lies beside an OBJ and of pictures that a job makes, too.
+/// The sphere. Its third view also has the names of an OBJ's side file and of pictures that a job makes.
 fn bench() -> Bench {
     let bench = Bench::sphere();
     for folder in ["maps", "rejected"] {
@@ -36,7 +36,6 @@ fn bake(bench: &Bench, more: &[&str]) -> Outcome {
     run(bench, &[&cheap, more].concat())
 }
 
-/// All files, and what is in them.
 fn files(bench: &Bench) -> BTreeMap<String, Vec<u8>> {
     let mut files = BTreeMap::new();
     for folder in [".", "out", "maps", "rejected", "model"] {
@@ -73,7 +72,7 @@ fn a_view_is_replaced_by_no_output() {
         assert_refused(&bake(&bench, more), name);
         assert_eq!(files(&bench), before, "{more:?}");
     }
-    // The same folders do where they hold no view.
+    // The same folders are accepted if they hold no view.
     for name in ["maps/residual.png", "rejected/rejected_0003.png"] {
         fs::remove_file(bench.path(name)).expect("there");
         fs::write(bench.path(name), "an old one").expect("room");
@@ -92,7 +91,7 @@ fn a_view_is_replaced_by_no_output() {
 #[test]
 fn a_report_of_a_failure_takes_no_view_either() {
     let bench = bench();
-    // Nothing is opened: the worker is none.
+    // Nothing is opened: the worker is not a real one.
     let job = ["bake", "mesh.obj", "--views", ".", "-o", "out/a.glb"];
     let mut command = bench.kiln();
     command

@@ -1,6 +1,6 @@
-//! The supervisor's own system calls fail, each in turn, as in `SQLite`'s tests: counted first, then looped over. A job ends
-//! with the right result or with one clear error and the old files; a kill -9 at any call leaves no half file, no
-//! process, and nothing that the next run minds.
+//! Fails each of the supervisor's system calls in turn, as `SQLite`'s tests do: one run counts them, a loop fails each.
+//! A job ends with the right result, or with one clear error and the old files. kill -9 at any call leaves no partial
+//! file, no process, and nothing that disturbs the next run.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -17,7 +17,7 @@ use nix::libc;
 /// Most of a run is waiting for processes to start, so more than one for each core.
 const AT_ONCE: usize = 4;
 
-/// The calls of a whole job in which nothing fails.
+/// The calls of a whole job without a failure.
 fn count() -> BTreeMap<String, u32> {
     let stage = Stage::new();
     let outcome = Run::start(stage.shimmed()).finish();
@@ -38,7 +38,7 @@ fn count() -> BTreeMap<String, u32> {
     counts
 }
 
-/// What the kernel may answer to a kind of call, beyond success.
+/// The errors that the kernel may return for a kind of call.
 fn errnos(kind: &str) -> &'static [i32] {
     match kind {
         "create" | "mkdir" => &[
@@ -52,7 +52,7 @@ fn errnos(kind: &str) -> &'static [i32] {
         "write" | "pwrite" | "writev" => &[libc::ENOSPC, libc::EIO, libc::EDQUOT],
         "fsync" => &[libc::EIO, libc::ENOSPC, libc::EDQUOT],
         "link" | "rename" => &[libc::ENOSPC, libc::EIO, libc::EDQUOT, libc::EROFS],
-        // The first: a file system that knows no exchange.
+        // The first: a file system without exchange.
         "exchange" => &[libc::EINVAL, libc::ENOSPC, libc::EIO, libc::EROFS],
         "unlink" => &[libc::EIO, libc::EROFS],
         "ftruncate" => &[libc::ENOMEM, libc::ENOSPC, libc::EIO],
@@ -61,7 +61,7 @@ fn errnos(kind: &str) -> &'static [i32] {
         }
         "epoll_ctl" => &[libc::ENOSPC, libc::ENOMEM],
         "fcntl" => &[libc::EMFILE, libc::EPERM],
-        // Not EPIPE or ECONNRESET: they tell of the child's death, and of a child that lives they would be a lie.
+        // Not EPIPE or ECONNRESET: they mean that the child died, which would be false of a live child.
         "sendmsg" => &[libc::ENOBUFS, libc::ENOMEM],
         "recvmsg" => &[libc::ENOMEM],
         "read" | "pread" => &[libc::EIO, libc::ENOMEM],
@@ -87,7 +87,7 @@ fn cells(counts: &BTreeMap<String, u32>) -> Vec<Cell> {
                 cell(false, Deed::Errno(*errno));
                 cell(true, Deed::Errno(*errno));
             }
-            // A signal that comes again and again at the same call is no fault of a host.
+            // A signal that interrupts the same call for ever is no fault of a host.
             if ["write", "read", "recvmsg", "sendmsg", "open", "create"].contains(&call.as_str()) {
                 cell(false, Deed::Errno(libc::EINTR));
             }
@@ -111,18 +111,18 @@ fn walk(cells: &[Cell], work: impl Fn(&Stage, &Cell) -> Result<(), String> + Syn
     all_right(cells, results, |cell| format!("{cell:?}"));
 }
 
-/// What fails is a name, and not the disk.
+/// The name fails, not the disk.
 fn place_is_wrong(cell: Option<&Cell>) -> bool {
     cell.is_some_and(|cell| matches!(cell.deed, Deed::Errno(libc::EROFS | libc::EINVAL)))
 }
 
-/// Only calls on the results were hit, which fail for the disk.
+/// Only calls on results were hit, which fail with the disk.
 fn of_files(kinds: &[&str]) -> bool {
     let mut kinds = kinds.iter();
     kinds.len() > 0 && kinds.all(|kind| ["fsync", "exchange", "link", "create"].contains(kind))
 }
 
-/// The right result, or one clear error and the old files; nothing left either way.
+/// Checks for the right result, or one clear error and the old files; either way nothing else is left.
 fn check(
     stage: &Stage,
     outcome: &Outcome,
@@ -175,7 +175,7 @@ fn check(
             }
             for (name, text) in &OLD[..2] {
                 let found = stage.file(name);
-                // A file system without an exchange cannot give back what a rename took; the error says so.
+                // Without exchange, a rename cannot be undone; the error says so.
                 let said = outcome
                     .stdout
                     .iter()
@@ -205,7 +205,7 @@ fn check(
         .iter()
         .filter(|name| !OLD.iter().any(|(known, _)| known == name))
         .collect();
-    // Where removing is what fails, the next run removes.
+    // If removing fails, the next run removes it.
     demand(extra.is_empty() || kinds.contains(&"unlink"), || {
         format!("left behind: {extra:?}")
     })
@@ -221,7 +221,7 @@ fn any_failing_call_of_the_supervisor_ends_in_the_result_or_in_one_clear_error()
         sabotage(&mut command, cell);
         let outcome = Run::start(command).finish();
         let log = read_log(&stage.log());
-        // Counts differ a little from run to run, so the last cells may find nothing to fail.
+        // Counts vary slightly between runs, so the last cells may find nothing to fail.
         hits.fetch_add(
             usize::from(log.iter().any(|call| call.hit)),
             Ordering::Relaxed,

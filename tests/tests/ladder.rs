@@ -1,4 +1,4 @@
-//! The rungs of the ladder with the real worker: less memory, then a colour for each vertex, and not further than allowed.
+//! The ladder's rungs with the real worker: less memory, then vertex colours, and no further than allowed.
 
 use kiln_tests::glb::Model;
 use kiln_tests::sphere::ARGUMENTS;

@@ -1,4 +1,4 @@
-//! From start to end: a clean job, kills from outside in each role, the supervisor's own death, and signals.
+//! From start to end: a clean job, outside kills in each role, the supervisor's own death, and signals.
 
 use kiln_tests::fault::{Fault, Plan, Step};
 use kiln_tests::{Bench, made, read_json, signal_to, wait_all_gone, words};
@@ -144,7 +144,7 @@ fn a_signal_ends_workers_and_job() {
                 (error["code"].as_str(), error["signal"].as_str()),
                 (Some("cancelled"), Some(signal.as_str()))
             );
-            // Reaped before kiln itself ended, so there is nothing to wait for.
+            // Reaped before kiln ended, so there is nothing to wait for.
             bench.assert_clean(&[]);
         }
     }

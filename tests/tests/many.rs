@@ -1,4 +1,4 @@
-//! Many jobs under one supervisor, and what is kept of a death.
+//! Many jobs under one supervisor, and the records of their deaths.
 
 use std::fs;
 use std::path::Path;
@@ -14,17 +14,16 @@ fn write(bench: &Bench, list: &Value) {
     fs::write(bench.path("jobs.json"), list.to_string()).expect("a list");
 }
 
-/// A list with the real worker, but for the job "poison", which has the bench's own.
+/// A list of jobs with the real worker, except "poison", which has the bench's own.
 fn list(bench: &Bench) -> Command {
     let mut kiln = bench.kiln();
     let poison = format!("--baker-of=poison={}", bench.path("kiln-baker").display());
-    // The saboteur enters no sandbox, and all of a list are in theirs or none is.
+    // The saboteur enters no sandbox, and a list's jobs are all sandboxed or none is.
     kiln.args(["bake", "--json", "--jobs", "jobs.json", &poison]);
     kiln.args(["--insecure-no-sandbox", "--crash-folder", "none"]);
     kiln
 }
 
-/// A job of the real worker.
 fn real(bench: &Bench, name: &str) -> Value {
     json!({
         "name": name,

@@ -1,5 +1,5 @@
-//! `--maps` on a part of the sample set: what no view sees, how many pixels see the rest, and an occluder in one view, each
-//! where the cameras put it, in rows and columns as the texture's; from the command line and from the sidecar.
+//! `--maps` on a part of the sample set: unseen surface, the number of pixels per texel, and an occluder in one view
+//! appear where the cameras put them, in the texture's orientation. Tested from the command line and the sidecar.
 
 use std::fs;
 use std::path::Path;
@@ -16,9 +16,9 @@ use proto::table::maps::{
 use serde_json::{Value, json};
 
 const SIZE: usize = 256;
-/// Views that are kept: those that look from the largest x.
+/// The views that are kept: those with the largest x.
 const KEPT: usize = 6;
-/// Edge of what is painted into a view.
+/// Edge of the square that is painted into a view.
 const SQUARE: usize = 30;
 
 type Point = Vector;
@@ -46,7 +46,7 @@ impl Camera {
         }
     }
 
-    /// Column and row in the picture.
+    /// Projects a point to column and row.
     fn project(&self, point: Point) -> [f64; 2] {
         let away = minus(point, self.at);
         let [right, up, back] = self.axes.map(|axis| dot(axis, away));
@@ -79,7 +79,7 @@ impl Model {
         self.triangles[triangle].map(|vertex| self.positions[vertex])
     }
 
-    /// Whether some triangle lies between two points, away from both.
+    /// Whether a triangle lies between two points, away from both.
     fn blocked(&self, from: Point, to: Point) -> bool {
         let way = minus(to, from);
         (0..self.triangles.len()).any(|triangle| {
@@ -100,12 +100,12 @@ impl Model {
     }
 }
 
-/// A texel of a chart and how the views stand to it.
+/// A texel of a chart and its relation to the views.
 struct Texel {
     column: usize,
     row: usize,
-    /// Of each view: how squarely it looks, whether nothing is between, the place in the picture, and how many of its
-    /// pixels the texel fills.
+    /// Per view: the cosine to the surface, whether the sight line is free, the pixel position, and how many of its
+    /// pixels the texel covers.
     views: Vec<Sight>,
 }
 
@@ -122,7 +122,7 @@ impl Sight {
     }
 }
 
-/// Every few texels of the charts.
+/// Samples every few texels of the charts.
 fn texels(model: &Model, cameras: &[Camera]) -> Vec<Texel> {
     let mut found = Vec::new();
     for (triangle, corners) in model.triangles.iter().enumerate() {
@@ -174,7 +174,7 @@ fn texels(model: &Model, cameras: &[Camera]) -> Vec<Texel> {
     found
 }
 
-/// Indices of a picture of the texture's size.
+/// Texel indices of a picture of the texture's size.
 fn indices(path: &Path) -> Vec<u8> {
     let picture = Picture::read(path);
     let found = (picture.size, picture.colour);
@@ -182,8 +182,8 @@ fn indices(path: &Path) -> Vec<u8> {
     picture.bytes
 }
 
-/// The sample's kept views in a folder of their own; returns their cameras and the painted square's first column and row
-/// in the third view, where there is one.
+/// Copies the sample's kept views into a folder. Returns their cameras and the first column and row of the square
+/// painted into the third view, if any.
 fn set(folder: &Path, painted: bool) -> (Vec<Camera>, [usize; 2]) {
     let mut file = read_json(&sample("transforms.json"));
     let x = |frame: &Value| number(&frame["transform_matrix"][0][3]);
@@ -208,7 +208,7 @@ fn set(folder: &Path, painted: bool) -> (Vec<Camera>, [usize; 2]) {
     (cameras, square)
 }
 
-/// Paints a square where the picture is opaque all around it; returns its first column and row.
+/// Paints a square where the picture is opaque all around; returns its first column and row.
 fn paint(path: &Path, really: bool) -> [usize; 2] {
     let mut picture = Picture::read(path);
     assert_eq!(picture.colour, ColorType::Rgba);
@@ -222,7 +222,7 @@ fn paint(path: &Path, really: bool) -> [usize; 2] {
     let opaque: Vec<[usize; 2]> = places
         .filter(|&place| square(place).all(|(c, row)| pixels[offset(c, row) + 3] == 255))
         .collect();
-    // Well within the object, and in the middle of nothing.
+    // Well within the object.
     let corner = *opaque
         .get(opaque.len() * 3 / 5)
         .expect("the object is larger");
@@ -240,7 +240,7 @@ fn bake(bench: &Bench, views: &Path, more: &[&str]) -> Outcome {
     bench.baked(sample("mesh_nouv.glb"), views, &[&all, more].concat())
 }
 
-/// A bake with maps; returns coverage and residual.
+/// Bakes with maps; returns coverage and residual.
 fn maps(bench: &Bench, views: &Path) -> [Vec<u8>; 2] {
     let files = bake(bench, views, &["--maps", "out"]).report()["files"].clone();
     let kinds: Vec<&str> = files
@@ -263,7 +263,7 @@ fn share(of: impl Iterator<Item = bool>) -> (f64, usize) {
     (yes as f64 / all.max(1) as f64, all)
 }
 
-/// Ways in which a picture may lie the wrong way round, after the right one.
+/// Ways in which a picture may be mirrored or turned; the first is the right one.
 const TURNS: [fn(usize, usize) -> usize; 4] = [
     |column, row| row * SIZE + column,
     |column, row| (SIZE - 1 - row) * SIZE + column,
@@ -301,7 +301,7 @@ fn maps_show_what_is_seen_and_what_disagrees_where_the_cameras_put_it() {
             "unseen",
         );
 
-        // Of all views that look at it, each sees it freely and not too askew, so that its pixels are whole.
+        // Only texels that every facing view sees freely and not too obliquely, so that their pixels are whole.
         let simple = |texel: &&Texel| {
             let looking = texel.views.iter().filter(|view| view.cosine > -0.1);
             looking.clone().count() > 0 && looking.into_iter().all(Sight::clear)
@@ -312,11 +312,11 @@ fn maps_show_what_is_seen_and_what_disagrees_where_the_cameras_put_it() {
             coverage_of(code(texel))
                 .is_some_and(|w| (0.75..1.33).contains(&(f64::from(w) / wanted)))
         });
-        // Beside a chart's border and where the mesh bends within a texel the Jacobian says less.
+        // Near a chart's border, and where the mesh bends within a texel, the Jacobian is less accurate.
         right(share(counted), 0.93, "number of pixels");
     }
 
-    // The square as the view has it, and where a camera that is mirrored, or upside down, would have it.
+    // The square as the view has it, and where a mirrored or inverted camera would put it.
     let mirrors: [fn([f64; 2]) -> [f64; 2]; 3] = [
         |[x, y]| [x, y],
         |[x, y]| [256.0 - x, y],
@@ -338,7 +338,7 @@ fn maps_show_what_is_seen_and_what_disagrees_where_the_cameras_put_it() {
                     .zip(residual(&before, at))
                     .map(|(a, b)| a - b)
             };
-            // Others see it too: what one view alone says is believed.
+            // Others see it, too: a single view would be believed.
             let known = |texel: &&Texel| texel.views.iter().filter(|view| view.clear()).count() > 2;
             let (mut inside, mut outside) = (Vec::new(), Vec::new());
             for texel in texels.iter().filter(known) {
@@ -425,7 +425,7 @@ fn maps_agree_with_each_other_and_are_the_sidecars_too() {
         let answer = sidecar.get(&format!("/v1/jobs/{id}/artifacts/{name}"));
         assert_eq!(answer.status, 200);
         assert_eq!(answer.headers["content-type"], "image/png");
-        // Made by another process of the same adapter: the same bytes.
+        // From another process on the same adapter: the same bytes.
         let ours = fs::read(bench.path(&format!("out/{name}"))).expect("the map");
         assert!(answer.body == ours, "{name} differs");
     }

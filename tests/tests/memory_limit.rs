@@ -1,5 +1,5 @@
-//! A real bake in a control group that is too small for it: the kernel's OOM kill is named as what it is, with the most that
-//! was held and the limit, and not as somebody's SIGKILL.
+//! A real bake in a control group that is too small: the kernel's OOM kill is reported as such, with peak and limit,
+//! not as somebody's SIGKILL.
 
 use std::fs;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ fn spot(bench: &Bench, limit: &str) -> Command {
     command
 }
 
-/// Runs, and gives the process id of kiln, which names its groups.
+/// Runs, and returns kiln's pid, which its groups' names contain.
 fn run(limit: &str) -> (Bench, Outcome, i32) {
     let bench = Bench::real();
     let run = Run::start(spot(&bench, limit));
@@ -24,7 +24,7 @@ fn run(limit: &str) -> (Bench, Outcome, i32) {
     (bench, run.finish(), pid)
 }
 
-/// The machine has no groups for us, which kiln says itself.
+/// This machine allows no groups, as kiln itself reports.
 #[expect(clippy::print_stderr, reason = "what a machine cannot do is said")]
 fn without_groups(outcome: &Outcome) -> bool {
     let line = outcome
@@ -37,11 +37,11 @@ fn without_groups(outcome: &Outcome) -> bool {
     line.is_some()
 }
 
-/// Groups of that supervisor anywhere.
+/// That supervisor's groups, anywhere.
 fn groups_of(pid: i32) -> Vec<PathBuf> {
     let (mut found, mut waiting) = (Vec::new(), vec![PathBuf::from("/sys/fs/cgroup")]);
     while let Some(folder) = waiting.pop() {
-        // Groups of others come and go meanwhile.
+        // Other groups come and go meanwhile.
         let Ok(entries) = fs::read_dir(folder) else {
             continue;
         };

@@ -1,5 +1,5 @@
-//! The sidecar's operator and its bounds: drain, self-test and reset by order; shares of the queue; bodies that nobody wants;
-//! and what was sent, given back.
+//! The sidecar's operator and limits: drain, self-test and reset on request; shares of the queue; bodies that nobody
+//! wants; and inputs given back.
 
 use std::io::Write;
 
@@ -94,7 +94,7 @@ fn what_does_not_start_is_told_and_tried_again_by_order() {
 fn the_self_test_is_repeated_by_order() {
     let bench = Bench::new(&Plan::healthy());
     let sidecar = Sidecar::start(&bench, &[]);
-    // A saboteur bakes nothing that would pass; what counts here is that there is another try.
+    // A saboteur bakes nothing that would pass; this only counts attempts.
     let took = |ready: &Value| {
         (ready["self_test"]["passed"] == json!(false)).then(|| ready["self_test"]["ms"].clone())
     };
@@ -134,7 +134,7 @@ fn each_adapter_bakes_for_a_job_of_its_own() {
         job["device"]["name"].to_string()
     });
     assert_ne!(devices[0], devices[1]);
-    // It learns each second what there is.
+    // The sidecar updates its list each second.
     let known = || {
         let told = sidecar.get("/v1/capabilities").json();
         let adapters = told["adapters"].as_array().expect("a list");
@@ -197,10 +197,10 @@ fn a_body_that_nobody_wants_is_not_kept() {
     let refused = send("third", &[], &body);
     assert_eq!(refused.problem(), (429, "queue_full".to_owned()));
     assert!(!kept(&body));
-    // Who asks first is answered first, and sends nothing.
+    // A client that asks first (`Expect`) is answered first, and sends nothing.
     let refused = send("third", &[("expect", "100-continue")], &[]);
     assert_eq!(refused.status, 429);
-    // What was accepted before is answered as before, however full it is.
+    // An accepted request gets the same answer again, however full the queue is.
     let again = send("second", &[], b"taken");
     assert_eq!((again.status, again.id()), (202, second.id()));
 }

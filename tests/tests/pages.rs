@@ -1,4 +1,5 @@
-//! `--pages`: several textures in place of one show the same, in every form; as UDIM tiles beside an OBJ they come back.
+//! `--pages`: several textures show the same as one, in every format. As UDIM tiles beside an OBJ they can be read
+//! back.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -164,7 +165,7 @@ fn an_obj_has_udim_tiles_that_are_baked_again_as_they_are() {
         let beyond = coordinates.iter().filter(|uv| uv[axis] > 1.0).count();
         assert!(beyond > 0 && beyond < coordinates.len());
     }
-    // As they are: each tile is a page again.
+    // Unchanged: each tile becomes a page again.
     let again = bench.path("out/a.obj");
     let kept = [&pages[..], &["--keep-uvs"]].concat();
     let second = report(&bench, &again, &views, "again.glb", &kept);
@@ -177,7 +178,7 @@ fn an_obj_has_udim_tiles_that_are_baked_again_as_they_are() {
     }
     let json = glb::read(&bench.path("again.glb")).expect("a whole GLB");
     assert_eq!(json["materials"][3]["name"], "baked.1012");
-    // Without pages there is no place for them.
+    // Without pages, tiles are refused.
     let refused = bake(&bench, &again, &views, "out/b.glb", &["--keep-uvs"]);
     refused.assert_code(65);
 }

@@ -1,8 +1,8 @@
-//! Pipelines that are kept between processes: a second bake is given what the first one's driver compiled, whatever is wrong with
-//! the file is a compilation and no more, and who dies with it is replaced by one that is given none.
+//! The pipeline cache between processes. A second bake gets what the first one's driver compiled. A damaged file costs
+//! a compilation and no more. A process that dies with cached pipelines is replaced by one without.
 //!
-//! The saboteur's driver keeps a text, so that what is given can be told; that of llvmpipe keeps a header alone, which shows the
-//! way of real bytes through wgpu and no gain in time.
+//! The saboteur's driver caches a text, so that tests see what was given. llvmpipe's cache is only a header, which
+//! tests the path of real bytes through wgpu, not the gain in time.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -21,7 +21,7 @@ fn keeping() -> Plan {
     Plan::healthy().on_gpu().keeping()
 }
 
-/// What the job's bakes said that they were given.
+/// What the job's bakes reported as given.
 fn given(outcome: &Outcome) -> Vec<String> {
     let warnings = outcome.all("warning");
     let texts = warnings.iter().filter_map(|event| event["text"].as_str());
@@ -32,7 +32,7 @@ fn ladder(outcome: &Outcome) -> &Value {
     &outcome.one("done")["report"]["ladder"]
 }
 
-/// The folder's files, of which there may be one.
+/// The folder's files, of which there is at most one.
 fn kept(bench: &Bench) -> Option<PathBuf> {
     let folder = bench.path("cache/kiln/pipelines");
     if !folder.exists() {
@@ -112,13 +112,13 @@ fn whatever_is_wrong_with_the_file_is_a_compilation_and_the_file_is_replaced() {
         fs::rename(&file, &target).expect("ours");
         symlink(&target, &file).expect("a link");
     });
-    // No folder can be made there.
+    // No folder can be created there.
     let nowhere = ["--pipeline-cache", "mesh.glb/beneath"];
     assert_eq!(given(&done(&bench, &nowhere)), [NOTHING]);
     assert_eq!(given(&done(&bench, &nowhere)), [NOTHING]);
 }
 
-/// By a signal, a stall and in words.
+/// By a signal, a stall and a reported failure.
 #[test]
 fn who_dies_with_kept_pipelines_is_replaced_by_one_without_and_they_go() {
     let deaths = [
@@ -139,12 +139,12 @@ fn who_dies_with_kept_pipelines_is_replaced_by_one_without_and_they_go() {
         assert_eq!(*ladder(&outcome), json!(["fresh_pipelines"]), "{death:?}");
         assert_eq!(outcome.attempts("bake").len(), 2, "{death:?}");
         assert_eq!(kept(&bench), None, "{death:?}");
-        // The next job begins anew.
+        // The next job starts over.
         bench.set_plan(&keeping());
         assert_eq!(given(&done(&bench, &[])), [NOTHING]);
         assert_eq!(given(&done(&bench, &[])), [GIVEN]);
 
-        // Who was given nothing climbs as ever: a crash goes to the processor.
+        // A bake without cached pipelines climbs as usual: a crash goes to the processor.
         fs::remove_file(kept(&bench).expect("kept")).expect("ours");
         fresh(&bench);
         bench.set_plan(&keeping().with(Role::Bake, Step::Compile, Fault::Signal(11), 1));
@@ -153,7 +153,7 @@ fn who_dies_with_kept_pipelines_is_replaced_by_one_without_and_they_go() {
     }
 }
 
-/// Later deaths that are no driver's doing cost the file nothing, and those that may be do.
+/// Later deaths that are not the driver's do not discard the file; those that may be do.
 #[test]
 fn a_death_after_the_stages_are_compiled_is_held_against_them_where_a_driver_may_have_done_it() {
     for (fault, goes) in [(Fault::Signal(11), true), (Fault::Signal(9), false)] {
@@ -177,7 +177,7 @@ fn no_more_is_kept_than_the_bound() {
     assert_eq!(outcome.one("error")["code"], "protocol_violation");
 }
 
-/// A spare is opened while the job before it bakes, which takes llvmpipe far longer than that.
+/// A spare opens while the previous job bakes, which takes llvmpipe far longer.
 #[test]
 fn a_spare_is_given_them_too() {
     let bench = Bench::sphere();
@@ -259,7 +259,7 @@ fn a_real_bake_that_dies_as_it_compiles_with_kept_pipelines_is_repeated_without(
     };
     assert_eq!(die(), (json!(["fresh_pipelines"]), json!("off")));
     assert_eq!(kept(&bench), None);
-    // Given nothing, nothing is to blame; the second process compiles, and what it compiles is kept.
+    // Without cached pipelines none is suspected. The second process compiles, and its pipelines are cached.
     assert_eq!(die(), (json!(["same_plan"]), json!("miss")));
     assert!(kept(&bench).is_some());
 }

@@ -1,4 +1,5 @@
-//! A worker breaks the protocol: it is killed, named, replaced once, and can neither end nor fool the supervisor.
+//! A worker that violates the protocol is killed, named and replaced once. It can neither end nor deceive the
+//! supervisor.
 
 use kiln_tests::fault::{Fault, Forgery, Plan, Step};
 use kiln_tests::{Bench, Outcome, words};
@@ -10,7 +11,7 @@ fn run(plan: &Plan) -> (Bench, Outcome) {
     (bench, outcome)
 }
 
-/// Twice the same violation: its own words in the error, then nothing left; and once is forgiven.
+/// The same violation twice gives its own message and leaves nothing; once is retried.
 fn violation(role: Role, step: Step, fault: Fault, words: &str) {
     let (bench, outcome) = run(&Plan::always(role, step, fault.clone()));
     let context = format!("{role:?} {step:?} {fault:?}: {outcome:#?}");
@@ -144,7 +145,7 @@ fn granted_memory_keeps_its_size_and_freezes() {
     bench.assert_clean(&["out.glb"]);
 }
 
-/// The files of a job with everything, and who makes them.
+/// Every file of a job, with the role that makes it.
 const FILES: [(Role, Table); 6] = [
     (Role::Encode, Table::Glb),
     (Role::Encode, Table::Preview),

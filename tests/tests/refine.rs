@@ -1,5 +1,5 @@
-//! Cameras that are off, exposures that differ, a lens that bends: what the real programs make of them, and of views that have
-//! none of it. The small set's own test views, whose cameras are true, are held out by name and measure.
+//! Inaccurate cameras, unequal exposures and lens distortion in the real programs, and views without any of these. The
+//! small set's own test views, whose cameras are exact, are held out by name and measure the result.
 
 use std::f64::consts::PI;
 use std::fs;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 type Pixels = [[u8; 4]];
 
-/// The set in the folder `name` of the bench, with each training frame and its picture changed.
+/// The set in the bench's folder `name`, with each training frame and its picture modified.
 fn set(
     bench: &Bench,
     name: &str,
@@ -68,14 +68,14 @@ fn bake(bench: &Bench, views: &Path, more: &[&str]) -> (f64, Value, Vec<u8>) {
     (heldout, report, glb)
 }
 
-/// Turns and shifts a camera by amounts that its number chooses: 0.2° and 0.2 % of 3.5 units, more or less.
+/// Rotates and shifts a camera by amounts that depend on its number: some 0.2° and 0.2 % of 3.5 units.
 fn nudge(number: usize, frame: &mut Value) {
     let at = |k: usize| (1.7 * number as f64 + 2.1 * k as f64).sin();
     let turn = [0, 1, 2].map(|k| 0.2 / 180.0 * PI * 1.4 * at(k));
     let mut matrix: Vec<Vec<f64>> =
         serde_json::from_value(frame["transform_matrix"].clone()).expect("a matrix");
     for row in matrix.iter_mut().take(3) {
-        // Small, so that first order is a rotation up to what the file's rounding allows.
+        // Small angles: to first order a rotation, within the file's rounding.
         let [x, y, z] = [row[0], row[1], row[2]];
         row[0] = x + y * turn[2] - z * turn[1];
         row[1] = y + z * turn[0] - x * turn[2];
@@ -87,7 +87,7 @@ fn nudge(number: usize, frame: &mut Value) {
     frame["transform_matrix"] = json!(matrix);
 }
 
-/// Multiplies the light of a picture.
+/// Scales a picture's light.
 fn expose(pixels: &mut Pixels, gain: f64) {
     for pixel in pixels {
         for channel in &mut pixel[..3] {
@@ -116,7 +116,7 @@ fn noisy_cameras_and_exposures_are_mended() {
         given < best - 8.0,
         "the noise costs something: {best} dB, {given} dB"
     );
-    // 43.7 of 49.0 dB: bright pixels are saturated where the exposure was long, and the factor of all exposures is open.
+    // 43.7 of 49.0 dB: long exposures saturate bright pixels, and the common factor of all exposures is undetermined.
     assert!(
         mended > given + 8.0 && mended > best - 6.5,
         "{best} dB without noise, {given} dB with it, {mended} dB mended: {refinement:#}"
@@ -136,7 +136,7 @@ fn noisy_cameras_and_exposures_are_mended() {
     assert!(first == again, "the same bytes each time");
 }
 
-/// Each view of the fit that the contact sheet shows: its PSNR by the sheet, and by the fit, which has none of vertex colours.
+/// For each fitted view on the contact sheet, its PSNR by the sheet and by the fit. Also returns the report.
 fn shown(bench: &Bench, views: &Path, more: &[&str]) -> (Vec<[f64; 2]>, Value) {
     let sheet = bench.path("out/sheet.png");
     let options = ["--preview", sheet.to_str().expect("text")];
@@ -162,7 +162,7 @@ fn the_sheet_shows_views_by_the_cameras_and_exposures_that_the_fit_ended_with() 
     let bench = Bench::real();
     let noisy = set(&bench, "noisy", |number, frame, pixels| {
         nudge(number, frame);
-        // Nothing is saturated, which the fit counts otherwise than the sheet.
+        // No saturation, which the fit treats otherwise than the sheet.
         expose(
             pixels,
             0.8 * (0.14 * (2.6 * number as f64 + 0.4).sin()).exp(),
@@ -176,10 +176,10 @@ fn the_sheet_shows_views_by_the_cameras_and_exposures_that_the_fit_ended_with() 
     };
     let (mended, report) = shown(&bench, &noisy, &standard);
     assert_eq!(report["bake"]["refinement"]["exposure"], "evened");
-    // 55.7-57.8 dB by the sheet, 55.4-56.8 by the fit; 17-20 by the cameras as given.
+    // 55.7-57.8 dB by the sheet, 55.4-56.8 by the fit; 17-20 with the cameras as given.
     agree(&mended);
     assert!(mended.iter().all(|[sheet, _]| *sheet > 50.0), "{mended:?}");
-    // Where nothing is moved, it is drawn as given.
+    // Without refinement it is drawn as given.
     let (given, _) = shown(
         &bench,
         &noisy,
@@ -191,7 +191,7 @@ fn the_sheet_shows_views_by_the_cameras_and_exposures_that_the_fit_ended_with() 
     let (clean, report) = shown(&bench, &clean, &standard);
     assert_eq!(report["bake"]["refinement"]["cameras_moved"], 0);
     assert!(clean.iter().all(|[sheet, _]| *sheet > 50.0), "{clean:?}");
-    // Colours of vertices are too coarse to gain more than 2.4-2.9 dB.
+    // Vertex colours are too coarse to gain more than 2.4-2.9 dB.
     let coloured = "--vertex-colours";
     let (mended, _) = shown(&bench, &noisy, &[coloured]);
     let (given, _) = shown(&bench, &noisy, &[coloured, "--refine", "off"]);
@@ -257,7 +257,7 @@ fn a_lens_that_bends_is_undone() {
         let straight = pixels.to_vec();
         for (at, pixel) in pixels.iter_mut().enumerate() {
             let lands = [at % width, at / width].map(|k| (k as f64 + 0.5 - centre) / focal);
-            // The ray that lands here, by fixed-point iteration.
+            // The ray of this pixel, by fixed-point iteration.
             let mut ray = lands;
             for _ in 0..60 {
                 let found = distort(ray);
@@ -280,7 +280,7 @@ fn a_lens_that_bends_is_undone() {
     );
 }
 
-/// The picture between its pixels, premultiplied.
+/// Samples the picture bilinearly, premultiplied.
 fn bilinear(pixels: &Pixels, width: usize, at: [f64; 2]) -> [u8; 4] {
     let height = pixels.len() / width;
     let [x, y] = at.map(|x| x - 0.5);

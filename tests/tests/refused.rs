@@ -1,4 +1,4 @@
-//! Jobs that cannot begin: each leaves the report that it was asked for, in place of an older one and of nothing else.
+//! Jobs that cannot start write the requested report, over an older one but over nothing else.
 
 use std::fs;
 
@@ -21,7 +21,7 @@ fn report(bench: &Bench, name: &str) -> Value {
     read_json(&bench.path(name))
 }
 
-/// The report of a job whose error is `told`, or one like it of a list.
+/// Asserts that the report has the error `told`, or one like it for a job of a list.
 fn assert_told(report: &Value, told: &Value) {
     assert_eq!(report["schema"], 1);
     assert_eq!(report["outcome"], "failed");
@@ -39,7 +39,7 @@ fn list(bench: &Bench, jobs: &Value) -> Run {
     Run::start(kiln)
 }
 
-/// A job of a list; its report is an old one.
+/// A job of a list; its report exists already.
 fn job(bench: &Bench, name: &str) -> Value {
     let report = format!("out/{name}.json");
     fs::write(bench.path(&report), OLD).expect("room");
@@ -102,7 +102,7 @@ fn flags_that_do_not_parse_make_no_job_and_leave_no_report() {
     bench.assert_clean(&[]);
 }
 
-/// Runs a bake that is refused with `code`, whose report has no place: one line tells all.
+/// Runs a bake that is refused with `code` and whose report cannot be written: one line tells all.
 fn assert_untouched(bench: &Bench, arguments: &[&str], code: i32) {
     let mut kiln = bench.kiln();
     kiln.arg("bake").args(arguments);
@@ -115,7 +115,7 @@ fn assert_untouched(bench: &Bench, arguments: &[&str], code: i32) {
 #[test]
 fn a_report_takes_no_place_that_is_another_files() {
     let bench = bench();
-    // Files that look as if they might be replaced: an older report is one that begins like it, or has nothing in it.
+    // Files that look replaceable: an older report begins like one, or is empty.
     for name in ["mesh.glb", "transforms.json"] {
         fs::write(bench.path(name), "").expect("room");
     }
@@ -180,7 +180,7 @@ fn a_list_that_cannot_begin_leaves_the_reports_of_its_jobs() {
         assert_told(&report, told);
         assert_eq!(report["options"]["output"], format!("out/{name}.glb"));
     }
-    // A job whose flags do not parse is none. Two that want one place for their reports have neither.
+    // A job whose flags do not parse does not count. Two jobs with one report path write neither report.
     let mut typo = job(&bench, "b");
     typo["qualty"] = "draft".into();
     let mut twin = job(&bench, "c");

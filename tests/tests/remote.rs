@@ -1,4 +1,4 @@
-//! `kiln submit`, `wait`, `fetch`, … against a real `kiln serve`: what they print, leave and exit with is what `kiln bake` does.
+//! `kiln submit`, `wait`, `fetch`, … against a real `kiln serve`: output, files and exit codes are as with `kiln bake`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -29,7 +29,7 @@ fn a_job_is_submitted_waited_for_and_fetched() {
     assert!(waited.stderr.contains("Bake done in"), "{}", waited.stderr);
     assert_eq!(fs::read(bench.path("out/a.glb")).expect("there"), *SHOWN);
 
-    // The same by `latest` and by the beginning of the id, in pieces and all.
+    // The same by `latest` and by the start of the id, in pieces and all.
     kiln(&bench, &["fetch", "latest", "-o", "out/b.glb"]).assert_code(0);
     kiln(&bench, &["fetch", &id[..20], "-o", "out"]).assert_code(0);
     assert_eq!(
@@ -82,7 +82,7 @@ fn a_job_is_submitted_waited_for_and_fetched() {
             .stdout
             .is_empty()
     );
-    // Ids of one minute begin alike.
+    // Ids of one minute share their beginning.
     assert_refused(&kiln(&bench, &["status", &id[..4]]), 64, "2 jobs");
     assert_refused(&kiln(&bench, &["status", "ffff"]), 66, "ffff");
     let unknown = "f".repeat(32);
@@ -151,7 +151,7 @@ fn waiting_ends_as_a_bake_of_ones_own_does() {
         for key in ["schema", "kiln", "outcome", "options", "files", "psnr"] {
             assert_eq!(report[key], own_report[key], "{key} of {plan:?}");
         }
-        // Waiting for it again ends as the first time.
+        // Waiting again ends the same way.
         kiln(&bench, &["wait", "latest", "-q"]).assert_code(code);
         drop(sidecar);
     }

@@ -1,4 +1,4 @@
-//! `kiln submit`, `wait` and `fetch` while the sidecar dies, is full, is cut off or lies.
+//! `kiln submit`, `wait` and `fetch` while the sidecar dies, is full, is unreachable or lies.
 
 use std::fs;
 use std::sync::LazyLock;
@@ -93,7 +93,7 @@ fn a_connection_that_is_cut_loses_and_doubles_nothing() {
     assert!(own == remote, "the same bytes as kiln bake");
     assert!(own.len() > 1000, "it was cut within");
 
-    // What is there already is not sent again, and the sidecar may read it itself.
+    // Stored uploads are not sent again, and the sidecar may read files itself.
     let again = kiln(&bench, &[&arguments[..4], &flags].concat());
     assert!(
         again
@@ -137,7 +137,7 @@ fn a_full_queue_is_told_with_75_or_waited_for() {
         (&line["code"], &line["retry_after_s"]),
         (&json!("queue_full"), &json!(5))
     );
-    // Once it says that it waits, room is made.
+    // Once it reports waiting, space is freed.
     let socket = bench.path("relay.sock");
     let relay = Relay::start(&socket, &bench.path("run/kiln.sock"), |_, _| {
         relay::Cut::Never

@@ -1,4 +1,4 @@
-//! Meshes that are broken, hollow, inside out or lying on their side, through the real programs: what is mended, and told.
+//! Broken, hollow, inside-out or tilted meshes: what is repaired, and what is reported.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -9,13 +9,13 @@ use kiln_tests::{Bench, number, words};
 use serde_json::{Value, json};
 
 const FLAGS: [&str; 4] = ["--weld", "--orient", "--remove-unseen", "--fill-holes"];
-/// Triangles of the sphere.
+/// Number of the sphere's triangles.
 const SPHERE: u64 = 512;
 
 type Points = Vec<[f32; 3]>;
 type Triangles = Vec<[usize; 3]>;
 
-/// The sphere's mesh, corners counted from 0.
+/// The sphere's mesh, with 0-based indices.
 fn read(bench: &Bench) -> (Points, Triangles) {
     let text = fs::read_to_string(bench.path("mesh.obj")).expect("a mesh");
     let (mut points, mut triangles) = (Vec::new(), Vec::new());
@@ -46,7 +46,7 @@ fn write(bench: &Bench, (points, triangles): &(Points, Triangles)) -> PathBuf {
     path
 }
 
-/// A sphere inside the sphere; of the outer one, ten triangles are missing in five places and every seventh is turned.
+/// A sphere in a sphere. The outer one lacks ten triangles in five places, and every seventh is flipped.
 fn broken(bench: &Bench) -> PathBuf {
     let (mut points, mut triangles) = read(bench);
     let count = points.len();

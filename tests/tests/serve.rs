@@ -1,4 +1,4 @@
-//! The sidecar with saboteurs for workers: requests, events, refusals, and jobs that outlive whatever ends it.
+//! The sidecar with saboteurs for workers: requests, events, refusals, and jobs that survive any end of it.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -154,7 +154,7 @@ fn inputs_can_be_sent_as_blobs_and_as_parts() {
     assert_eq!((first, second), (201, 200));
     let (views, _) = put(b"{}");
     let wrong = sidecar.send("PUT", &format!("/v1/blobs/{views}"), &[], b"other");
-    // It is there already: nobody looks at the bytes.
+    // It is stored already, so the bytes are not read.
     assert_eq!(wrong.status, 200);
     let never = sha256(b"never sent");
     let wrong = sidecar.send("PUT", &format!("/v1/blobs/{never}"), &[], b"other");
@@ -392,7 +392,7 @@ fn a_full_queue_says_so_and_harms_no_accepted_job() {
     }
 }
 
-/// Every job that was accepted is there, over, and done once.
+/// Every accepted job is there, has ended, and was done once.
 fn assert_all_done(bench: &Bench, jobs: &[String]) {
     let sidecar = Sidecar::start(bench, &["--parallel", "4"]);
     for job in jobs {
@@ -421,7 +421,7 @@ fn whatever_was_accepted_outlives_kill_9() {
             assert_eq!(answer.status, 202);
             accepted.push(answer.id());
         }
-        // Somewhere on its way: each round a few events later.
+        // Somewhere midway: each round a few events later.
         let last = accepted.last().expect("a job").clone();
         let mut left = round;
         drop(sidecar.events(&last, None, |_| {
@@ -448,7 +448,7 @@ fn told_to_leave_it_takes_no_more_jobs_and_puts_back_what_runs() {
     let jobs: Vec<String> = ["1", "2"].map(|key| sidecar.submit(key, &spec).id()).into();
     sidecar.wait_baking(&jobs[0]);
     kiln_tests::signal_to(sidecar.pid(), Signal::SIGTERM);
-    // The signal is heard in a moment.
+    // The signal arrives in a moment.
     let refused = loop {
         let answer = sidecar.submit("3", &spec);
         if answer.status == 503 {
@@ -460,7 +460,7 @@ fn told_to_leave_it_takes_no_more_jobs_and_puts_back_what_runs() {
     assert!(refused.headers.contains_key("retry-after"));
     assert_eq!(sidecar.get("/readyz").status, 503);
     assert_eq!(sidecar.get("/livez").status, 200);
-    // The second signal ends the wait for the one that will not end.
+    // The second signal ends the wait for the process that does not end.
     assert!(sidecar.end(Signal::SIGTERM).success());
     wait_all_gone(&alive);
     bench.set_plan(&Plan::healthy());
@@ -574,7 +574,7 @@ fn a_body_that_is_framed_wrongly_is_not_called_too_long() {
     drop(sidecar);
 }
 
-/// Where an upload lies.
+/// The path of an upload.
 fn blob(bench: &Bench, name: &str) -> std::path::PathBuf {
     bench
         .path("store/blobs")
@@ -605,7 +605,7 @@ fn an_upload_that_the_disk_lost_is_mended_by_sending_it_again() {
             _ => fs::write(&path, "a mess").expect("room"),
         }
         if harm.starts_with("changed") {
-            // The round through all uploads is one of each start.
+            // Each start begins a pass over all uploads.
             assert!(sidecar.end(Signal::SIGTERM).success());
             sidecar = Sidecar::start(&bench, &[]);
             while sidecar.send("HEAD", &place, &[], &[]).status == 200 {}
@@ -654,7 +654,7 @@ fn a_store_that_is_gone_is_not_ready_at_once() {
     assert!(reasons().contains("the store is not there any more"));
 }
 
-/// Most resident memory so far, in KiB.
+/// Peak resident memory, in KiB.
 fn peak(sidecar: &Sidecar) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", sidecar.pid())).expect("/proc");
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -701,7 +701,7 @@ fn many_jobs_with_long_specs_are_listed_in_little_memory() {
         assert!(peak < 128 << 10, "{peak} KiB");
     };
     listed(&sidecar);
-    // An open does not read them all either.
+    // Opening does not read them all either.
     drop(sidecar);
     sidecar = Sidecar::start(&bench, &["--parallel", "1", "--stall-timeout", "100"]);
     listed(&sidecar);

@@ -1,5 +1,5 @@
-//! The sidecar's store across sudden ends and failing disks, in a process of its own: what was answered is there at the
-//! next open, nothing is there twice, and nothing is there half.
+//! The store across sudden ends and failing disks, in its own process: the next open finds all that was answered,
+//! nothing twice, and nothing partial.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -17,10 +17,10 @@ use supervisor::store::{Accepted, Clock, Digest, JobId, Limits, NewJob, State, S
 
 const KEEPER: &str = env!("CARGO_BIN_EXE_keeper");
 const KILLS: u64 = 60;
-/// Far beyond what a loaded machine needs for one script.
+/// Far more than a loaded machine needs for one script.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// What a keeper was answered.
+/// The answers that a keeper received.
 #[derive(Debug, Default)]
 struct Told {
     accepted: BTreeMap<String, JobId>,
@@ -77,7 +77,7 @@ fn removed(key: &str, finished: bool) -> bool {
     })
 }
 
-/// What a disk may do to an upload between two processes, in one round of four: a file is gone, or cut short.
+/// Damages an upload between two processes, in one round of four: a file is missing or truncated.
 fn harm(folder: &Path, round: u64) -> bool {
     let blobs = folder.join("blobs");
     let files = names_in(&blobs).into_iter().flat_map(|branch| {
@@ -162,7 +162,7 @@ fn check(folder: &Path, told: &Told, harmed: bool) -> Result<(), String> {
             let there = all.get(key).filter(|job| job.id == *id);
             match (told.forgotten.contains(id), there) {
                 (false, None) => {
-                    // It may have been removed, and the answer was lost.
+                    // It may have been removed while the answer was lost.
                     let gone = store.get(*id).await == Err(StoreError::Gone);
                     let due = removed(key, told.finished.contains(id));
                     demand(gone && due, || format!("{key} is lost"))?;
@@ -175,7 +175,7 @@ fn check(folder: &Path, told: &Told, harmed: bool) -> Result<(), String> {
                 )?,
             }
         }
-        // And it goes on: a repetition is known, and what waits can be begun.
+        // The store still works: a repeated request is recognised, and queued jobs can start.
         if let Some(job) = all.values().next_back() {
             let again = NewJob {
                 client: job.client.clone(),
@@ -213,7 +213,7 @@ fn sixty_kills_lose_nothing_double_nothing_and_leave_nothing_half() {
     let start = Instant::now();
     let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
     for round in 0..KILLS {
-        // The wall clock is a month ahead or a year behind for each third of them.
+        // A third each runs with the wall clock right, a month ahead or a year behind.
         const DAY_MS: i64 = 24 * 60 * 60 * 1000;
         let ahead = [0, 30 * DAY_MS, -365 * DAY_MS][usize::try_from(round % 3).expect("small")];
         let mut keeper = Command::new(KEEPER)
@@ -225,7 +225,8 @@ fn sixty_kills_lose_nothing_double_nothing_and_leave_nothing_half() {
             .expect("a keeper");
         let out = keeper.stdout.take().expect("piped");
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        // From before it has opened to well into its work, whatever the disk's speed; and somewhere within the next deed.
+        // From before it opens to well into its work, whatever the disk's speed, and somewhere within the next
+        // operation.
         let lines = usize::try_from((seed >> 33) % 40).expect("small");
         let wait = Duration::from_micros((seed >> 20) % 4_000);
         let mut end = || {
@@ -245,7 +246,7 @@ fn sixty_kills_lose_nothing_double_nothing_and_leave_nothing_half() {
         }
         keeper.wait().expect("it is ours");
         assert!(told.errors.is_empty(), "round {round}: {:?}", told.errors);
-        // What was harmed is missing until its job is begun, maybe some rounds later.
+        // Damage shows only when the upload's job starts, maybe some rounds later.
         harmed |= harm(&folder, round);
         if let Err(what) = check(&folder, &told, harmed) {
             panic!("round {round}, killed {wait:?} after line {lines}: {what}");
@@ -263,7 +264,7 @@ fn sixty_kills_lose_nothing_double_nothing_and_leave_nothing_half() {
     );
 }
 
-/// One run of the script under the shim; the exit code, and what was answered.
+/// Runs the script once under the shim; returns the exit code and the answers.
 fn run(folder: &Path, log: &Path, cell: Option<&Cell>) -> (Option<i32>, Told, String) {
     let mut command = Command::new(KEEPER);
     command
@@ -355,7 +356,7 @@ fn suffer(root: &Path, cell: &Cell) -> Result<bool, String> {
         }
         other => return Err(format!("{other:?}: {}", shown())),
     }
-    // Sound disk again.
+    // The disk works again.
     check(&folder, &told, false).map_err(|what| format!("{what}: {}", shown()))?;
     Ok(hit)
 }
@@ -418,7 +419,7 @@ fn the_checks_see_what_is_lost_and_what_is_half() {
         let found = check(&folder, told, false).expect_err("it sees nothing");
         assert!(found.contains(what), "{found}");
     };
-    // An end, and a job, that the store never heard of.
+    // An end and a job that the store never received.
     let mut more = Told {
         accepted: told.accepted.clone(),
         ..Told::default()

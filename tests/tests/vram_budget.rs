@@ -1,5 +1,5 @@
-//! `--vram-budget` on a Vulkan adapter: what does not fit is fitted in parts of the texture, within the budget and nearly as well; a
-//! budget that no part fits is refused in words.
+//! `--vram-budget` on a Vulkan adapter: a texture that does not fit is fitted in subdomains, within the budget and
+//! nearly as well. A budget too small for any subdomain is refused with an explanation.
 
 use kiln_tests::{Bench, Outcome, adapter, sample, words};
 use serde_json::Value;
@@ -11,7 +11,7 @@ fn bake(bench: &Bench, more: &[&str]) -> Outcome {
     bench.baked(sample("mesh_nouv.glb"), sample("transforms.json"), &more)
 }
 
-/// Largest memory in MiB, held-out PSNR in dB, and parts of the texture.
+/// Peak memory in MiB, held-out PSNR in dB, and number of subdomains.
 fn figures(report: &Value) -> (f64, f64, u64) {
     let vram = report["bake"]["peak_vram_kib"].as_f64().expect("memory") / 1024.0;
     let psnr = report["psnr"]["holdout_db"].as_f64().expect("held out");
@@ -28,7 +28,7 @@ fn a_texture_that_does_not_fit_the_budget_is_fitted_in_parts_nearly_as_well() {
         figures(&outcome.report())
     };
     let (plenty, psnr, at_once) = run(&[]);
-    // All planes of the texture take 30 MiB, of which it leaves nothing for rows.
+    // The texture's planes take 30 MiB, which leaves nothing for rows.
     let (little, in_parts, parts) = run(&["--vram-budget", "28M"]);
     assert!(plenty > 28.0 && little <= 28.0, "{plenty} and {little} MiB");
     assert!(at_once == 0 && parts > 1, "{at_once}, {parts} parts");

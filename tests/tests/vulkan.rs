@@ -1,4 +1,4 @@
-//! Vulkan faults without a GPU: a sample of the cells that `vulkan_walk --all` walks, on llvmpipe. Without llvmpipe an error.
+//! Vulkan faults without a GPU: a sample of `vulkan_walk --all`, on llvmpipe. Fails without llvmpipe.
 
 #![expect(
     clippy::print_stderr,
@@ -15,7 +15,7 @@ use vkfault::Fault;
 /// Of failing and hanging calls, of dropped commands, and of either in the sandbox.
 const CELLS: [usize; 3] = [40, 6, 6];
 
-/// One for all tests.
+/// One walk for all tests.
 static WORLD: LazyLock<World> =
     LazyLock::new(|| World::new(LLVMPIPE).unwrap_or_else(|error| panic!("{error}")));
 
@@ -26,7 +26,7 @@ fn cell(fault: &str, call: &str) -> Cell {
     }
 }
 
-/// Judges the cells four at a time, since those that hang need no processor; gives what is wrong.
+/// Judges the cells four at a time, since hanging ones need no processor; returns what is wrong.
 fn violations(golden: &[u8], cells: &[(Cell, Walls)]) -> Vec<String> {
     let judged = in_parallel(4, cells, |(cell, walls)| {
         let finished = WORLD.run(cell, *walls).expect("a folder");
@@ -95,7 +95,7 @@ fn each_kind_of_fault_ends_as_it_should_and_is_told_from_the_others() {
             "sticky=-2@3/vkAllocateMemory",
             Failed("out_of_device_memory"),
         ),
-        // To wgpu a driver that does not say why it opens no device has lost it.
+        // wgpu takes a driver that gives no reason for not opening a device as lost.
         ("sticky=-13@1/vkCreateDevice", Failed("gpu_device_lost")),
         (
             "sticky=-13@1/vkEnumeratePhysicalDevices",

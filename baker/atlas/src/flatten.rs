@@ -1,4 +1,4 @@
-//! A surface → charts by the `uvunwrap` crate: grown by normals, flattened conformally, then as rigidly as possible.
+//! Makes charts with the `uvunwrap` crate: grown by normals, flattened conformally, then as rigidly as possible.
 //!
 //! Only its segmentation and parameterisation are used. It packs at a fixed density in one fast pass, and the places
 //! are discarded. It runs on its own threads, since it can be stopped only between charts. If it does not stop it is

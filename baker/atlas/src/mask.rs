@@ -1,4 +1,4 @@
-//! A chart at one scale and rotation → the cells that it touches, as spans by row.
+//! Rasterises a chart at one scale and rotation to the cells that it touches, as spans by row.
 //!
 //! Conservative: the mask contains every cell that a triangle touches, so charts whose masks are apart are apart. The
 //! grid is the packer's: a cell is a texel of textures up to 1024² and a block of texels above.

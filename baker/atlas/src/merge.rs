@@ -1,6 +1,6 @@
-//! Charts → fewer charts with shorter borders. Each chart is laid beside a neighbour on the surface, where it fits
-//! without much stretch. Then borders move to where views see least ([`reroute`]). Both run twice, since a moved border
-//! may admit what did not fit.
+//! Merges charts into fewer ones with shorter borders. Each chart is laid beside a neighbour on the surface, where it
+//! fits without much stretch. Then borders move to where views see least ([`reroute`]). Both run twice, since a moved
+//! border may admit what did not fit.
 //!
 //! Cutting by normals makes a chart of each rim and bevel, most of them a few texels small. Every border costs gutter,
 //! and mips blend unrelated charts across it. The smallest chart is tried first, at the neighbours with which it shares

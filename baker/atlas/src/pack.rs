@@ -1,4 +1,4 @@
-//! Charts → their places in a square atlas, as large as possible; with pages, each chart within one page.
+//! Places charts in a square atlas, as large as possible; with pages, each chart within one page.
 //!
 //! All charts have one scale. They are placed largest first, in the first page with room, at the lowest place that any
 //! of their rotations finds ([`super::page`]). The largest scale at which all fit is searched. A bake lives on density,

@@ -1,4 +1,4 @@
-//! A surface → charts by projection: the fallback that always ends, for any triangles.
+//! Makes charts by projection: the fallback that always ends, for any triangles.
 //!
 //! Charts grow from the largest triangles over neighbours that face the same way, and are projected along the direction
 //! of their seed. A triangle joins only if its projection keeps its orientation and overlaps no other triangle of the

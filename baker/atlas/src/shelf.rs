@@ -1,4 +1,4 @@
-//! Many charts → rows (shelves) in a square atlas or its pages, in the time of a sort.
+//! Places many charts in rows (shelves) of a square atlas or its pages, in the time of a sort.
 //!
 //! Every chart lies in its smallest bounding rectangle, along the row. Rows are filled from the highest chart down, so
 //! a row wastes little. Single triangles alternate in direction and are pushed against each other along their slopes;
@@ -251,7 +251,7 @@ fn push_against(
     gap: f64,
     row: f64,
 ) -> f64 {
-    // Horizontal position of a triangle's left or right side at a height in the row; none beside it.
+    // Horizontal position of a triangle's left or right side at a height in the row; `None` beside it.
     let side = |shape: &Shape, flipped: bool, right: bool, y: f64| {
         let [width, height] = shape.size.map(|x| x * scale);
         let tip = shape.tip.unwrap_or(0.0) * scale;

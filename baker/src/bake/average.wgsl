@@ -1,5 +1,5 @@
-// Rows → mean colour of each texel by footprint weight, Σ a y / Σ a, and the weight Σ a. A texel without rows keeps its
-// colour.
+// Computes each texel's mean colour from the rows by footprint weight, Σ a y / Σ a, and the weight Σ a. A texel without
+// rows keeps its colour.
 //
 // Sums are integers, so they do not depend on the order. For a texel that n rows touch they stay below n, in steps of
 // n/2³¹: nothing overflows, and rarely seen texels are summed as finely as others.

@@ -1,6 +1,6 @@
-// Rows and texels → mean deviation of the views from each texel: Σ a w e / Σ a w, with w the alpha weight and e the
-// absolute difference in sRGB, averaged over the channels. −1 where no row counts. Robust weights are left out, since
-// the map is to show outliers.
+// Computes the mean deviation of the views from each texel, Σ a w e / Σ a w. Here w is the alpha weight and e the
+// absolute difference in sRGB, averaged over the channels. The result is −1 where no row counts. Robust weights are
+// left out, since the map is to show outliers.
 //
 // Sums are integers as in average.wgsl: e and w are at most 1.
 

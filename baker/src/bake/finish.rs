@@ -118,7 +118,7 @@ impl Finished {
             host_times: step_times::take(),
             ..self.summary
         };
-        refiner.enter(&mut summary);
+        summary.refinement = refiner.enter(&mut summary.views);
         let mut rejected = Vec::new();
         for drawn in self.drawn {
             let mut views = summary.views.iter_mut();

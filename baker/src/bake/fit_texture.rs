@@ -20,8 +20,8 @@ use super::rejected::{Doubts, Drawn};
 use super::scene::Scene;
 use super::seams::Mending;
 use super::subdomains::{self, Subdomains};
-use crate::progress::{timed_unit, unit};
 use crate::failure::internal;
+use crate::progress::{timed_unit, unit};
 use crate::step_times::timed;
 
 /// The views of a fit.

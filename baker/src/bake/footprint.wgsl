@@ -1,5 +1,5 @@
-// Triangle of each sample → rows: for each pixel the texels that its taps read, with merged weights. Native twin:
-// footprint.rs.
+// Makes rows from the triangle of each sample: for each pixel the texels that its taps read, with merged weights.
+// Native twin: footprint.rs.
 //
 // A pixel whose texels lie in a small box is stored as that box, for row_bins.wgsl to sort into bins. The other pixels of
 // a workgroup's 8×8 block make one patch, or several where they touch too many texels. Rows of the subset (subset.rs)

@@ -107,7 +107,7 @@ impl Fitting<'_> {
             let (scene, taps) = (context.scene, context.plan.taps);
             let ties = ties(context.atlas, &scene.window);
             backend
-                .again(scene, &ties, taps, self.space.blend())
+                .reset(scene, &ties, taps, self.space.blend())
                 .map_err(failure)?;
         }
         unit();

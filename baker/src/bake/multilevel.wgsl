@@ -1,5 +1,5 @@
-// Residuals → coarse corrections, the multilevel part of the preconditioner. Bindings: planes.wgsl. Native twin, with
-// the method and its source: multilevel.rs.
+// Computes coarse corrections from residuals: the multilevel part of the preconditioner. Bindings: planes.wgsl. Native
+// twin, with the method and its source: multilevel.rs.
 
 // Same as in multilevel.rs.
 const MASS: f32 = 8.0;

@@ -1,5 +1,5 @@
-// Triangles × camera → nearest triangle of each sample, in compute. Native twin: raster.rs. raster.wgsl does the same
-// by the graphics pipeline.
+// Finds the nearest triangle of each sample in compute. Native twin: raster.rs. raster.wgsl does the same with the
+// graphics pipeline.
 //
 // Relative to the ray of a sample, corner k has the offset o_k = (x_k − slope_x z_k, y_k − slope_y z_k). The ray hits
 // the triangle where the three products o_i × o_j have one sign. Up to a factor they are the barycentric coordinates

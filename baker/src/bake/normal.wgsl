@@ -1,5 +1,6 @@
-// Rows → their part of the normal equations, matrix-free: diagonal Σ a² W, defect Σ a W (A x − y), product Σ a W (A p).
-// Native twin: normal.rs. W is row weight (`trust`) · slope² for pixels, and the weight of the constraint for seams.
+// Sums the rows' part of the normal equations, matrix-free: diagonal Σ a² W, defect Σ a W (A x − y), product Σ a W (A
+// p). Native twin: normal.rs. W is row weight (`trust`) · slope² for pixels, and the weight of the constraint for
+// seams.
 //
 // Sums are integers, so they do not depend on the order of the rows. Weights of texels differ by orders of magnitude: a
 // dark texel's slope² is 900 times a bright one's, and coverage varies as much. So each texel and channel has a

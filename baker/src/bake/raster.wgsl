@@ -1,5 +1,5 @@
-// Triangles × camera → nearest triangle of each sample, by the graphics pipeline: watertight by its fill rule, clipped
-// at the near plane, nothing culled. Native twin: raster.rs.
+// Finds the nearest triangle of each sample with the graphics pipeline: watertight by its fill rule, clipped at the
+// near plane, nothing culled. Native twin: raster.rs.
 //
 // Depth is NEAR / z: larger is nearer. Floating point is then precise near the camera, and no far plane is needed.
 

@@ -1,5 +1,5 @@
-// Largest contributions and row weights → exponents that scale the sums, λ of each texel, and the whole diagonal.
-// Native twin: normal.rs. Bindings: planes.wgsl.
+// Computes from largest contributions and row weights the exponents that scale the sums, λ of each texel, and the whole
+// diagonal. Native twin: normal.rs. Bindings: planes.wgsl.
 
 // q (largest contribution of a pixel) → number of observed texels.
 @compute @workgroup_size(TEXEL_LANES)

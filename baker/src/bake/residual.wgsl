@@ -1,5 +1,5 @@
-// Rows and texels → residual of each row in sRGB, as a histogram and a sum of squares for each view, or as the row's
-// robust weight. Resident rows keep their squared residual in place of their weight until they are weighed by it.
+// Computes each row's residual in sRGB, as a histogram and a sum of squares for each view, or as the row's robust
+// weight. Resident rows keep their squared residual in place of their weight until the reweighting pass.
 //
 // Sums of squares are 64-bit integers in two words: the invocation that wraps the lower one adds one to the upper.
 

@@ -12,12 +12,12 @@ use super::finish::Baked;
 use super::vertices::{self, Coloured};
 use super::view_source::{HandedViews, Unwrapped, ViewSource};
 use super::warm::Warm;
-use crate::pace;
-use crate::progress::{Progress, each, unit};
 use crate::failure::internal;
 use crate::memory::peak_rss_kib;
-use crate::session::{take_fds, unchanged};
+use crate::pace;
+use crate::progress::{Progress, each, unit};
 use crate::session::Session;
+use crate::session::{take_fds, unchanged};
 
 /// Runs the role: receives the tables, bakes, and sends the texture back.
 ///

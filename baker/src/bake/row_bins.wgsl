@@ -1,6 +1,6 @@
-// Row bins: rows with a box → the same rows sorted by the bin where their box begins, and patches over them.
-// A bin is a square of ROW_BIN² texels. Rows of the subset have bins of their own. Rows and bins come in any order: passes
-// over them sum integers.
+// Sorts rows with a box by the bin where their box begins, and makes patches over them. A row bin is a square of
+// ROW_BIN² texels. Rows of the subset have bins of their own. Rows and bins come in any order, since passes over them
+// sum integers.
 //
 // Resident rows are moved into that order through a second set of buffers. Redrawn rows are visited through `order`.
 

@@ -1,5 +1,5 @@
-// A pool of rows as every stage over rows sees it: patches of rows that touch the same texels, one workgroup each.
-// Stages are compiled for two kinds of patch:
+// Gives every stage over rows its view of a pool of the row store: patches of rows that touch the same texels, one
+// workgroup each. Stages are compiled for two kinds of patch:
 //
 // - Bins (BINNED) hold the rows of all views whose box begins in one square of the texture. A row is a box of texels
 //   with weights. Together they touch ROW_BIN_REACH² adjacent texels, each read and written once for hundreds of rows.

@@ -5,8 +5,8 @@ use proto::plan::RowsHeld;
 use proto::table::{Provenance, Texture};
 use rayon::prelude::*;
 
-use super::backend::ViewResiduals;
-use super::fit::{Fitted, quantile};
+use super::backend::{ViewResiduals, quantile};
+use super::fit::Fitted;
 use crate::memory::peak_rss_kib;
 
 /// dB given to a view that is reproduced exactly; 8-bit rounding ends near 59 dB.

@@ -1,4 +1,4 @@
-//! Triangles as read → a surface: each point once, no triangle without area, none twice.
+//! Cleans triangles as read: each point once, no triangle without area, none twice.
 //!
 //! Points are merged if their coordinates are bitwise equal (−0 counts as 0), so nothing moves. Texture coordinates
 //! stay with the corners, so seams do not cut the surface. A triangle has no area if it is thinner than the grid on

@@ -1,4 +1,4 @@
-//! A COLMAP model, `cameras` and `images` in text or binary → [`Frame`]s, as from `transforms.json`.
+//! Reads a COLMAP model (`cameras` and `images`, text or binary) as [`Frame`]s, like `transforms.json`.
 //!
 //! ```text
 //!   cameras.bin   count, then each: id u32, model i32, width u64, height u64, parameters f64

@@ -1,4 +1,4 @@
-//! A mesh file of any kind → [`RawMesh`]: one triangle list in world coordinates, every number checked.
+//! Reads a mesh file of any kind as a [`RawMesh`]: one triangle list in world coordinates, every number checked.
 //!
 //! The first bytes tell the kind, else the name. After [`read`] every corner names an existing vertex, and every vertex
 //! that a triangle uses has finite coordinates within [`MAX_COORDINATE`]. Unused vertices may hold anything. Counts in
@@ -10,9 +10,9 @@ use proto::limits::{
 use proto::message::{Code, Failure, Phase};
 
 use crate::folder::{Folder, FolderError};
-use crate::prepare::foreign::{self, Class, Foreign};
 use crate::pace;
 use crate::prepare::arrays;
+use crate::prepare::foreign::{self, Class, Foreign};
 use crate::progress::{Progress, each};
 
 mod gltf;

@@ -1,4 +1,4 @@
-//! PNG, JPEG or WebP, told by content and not by name → 8-bit sRGB with straight alpha.
+//! Decodes PNG, JPEG or WebP, recognised by content, not by name, to 8-bit sRGB with straight alpha.
 //!
 //! The size is read from the header and checked before any decoder runs, so a picture costs at most what
 //! [`proto::limits`] allows. A truncated picture or one with a wrong checksum is refused: half a picture would be baked

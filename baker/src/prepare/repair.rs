@@ -1,5 +1,5 @@
-//! A cleaned surface → one fit to texture: welded, consistently wound, without unseen parts, small holes filled. Each
-//! step runs on request alone.
+//! Makes a cleaned surface fit to texture: welds it, winds it consistently, removes unseen parts and fills small holes.
+//! Each step runs only on request.
 //!
 //! ```text
 //!   weld ─► orient ─► remove unseen ─► fill holes

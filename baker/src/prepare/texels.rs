@@ -1,5 +1,5 @@
-//! Cameras and a surface → the pixel density that the views resolve on each triangle, and the texture size that holds
-//! it.
+//! Computes from cameras and a surface the pixel density that the views resolve on each triangle, and the texture size
+//! that holds it.
 //!
 //! Each place is shown largest by one view. That view's pixels per unit of area there are what a texture can hold. The
 //! chosen size is the one at which half of the seen surface, by area, has no more texels than such pixels. A new atlas

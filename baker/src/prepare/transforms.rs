@@ -1,5 +1,5 @@
-//! `transforms.json`, as instant-ngp, nerfstudio and Blender exporters write it → [`Frame`]s: the picture's file, its
-//! pose in `OpenCV` axes, and a lens that becomes a camera once the picture's size is known.
+//! Reads `transforms.json`, as instant-ngp, nerfstudio and Blender exporters write it, as [`Frame`]s: the picture's
+//! file, its pose in `OpenCV` axes, and a lens that becomes a camera once the picture's size is known.
 //!
 //! - A key of a frame overrides the same key of the file.
 //! - Keys that change what a pixel sees are either obeyed (`OpenCV`'s radial and tangential distortion) or refused by

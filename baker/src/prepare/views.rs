@@ -1,5 +1,5 @@
-//! Posed pictures, from `transforms.json`, a COLMAP model or a safetensors file → one [`View`] table each, cropped to
-//! what can matter and handed on at once.
+//! Makes one [`View`] table of each posed picture of a `transforms.json`, a COLMAP model or a safetensors file, cropped
+//! to what can matter and handed on at once.
 //!
 //! The calling thread reads the picture files and speaks to the supervisor. A thread pool of its own decodes, and reads
 //! slices of a safetensors file, while other threads unwrap. With one shared pool, a thread that waits for a part of
@@ -103,7 +103,7 @@ pub(crate) fn lookouts(views: &Folder<'_>, job: &PrepareJob) -> Result<Vec<Looko
     Set::read(views, &job.views_file, job.repair.up, &Silent)?.lookouts()
 }
 
-/// The first `most` views of the file `name` as [`deliver`] hands them on, after whatever else asks for their cameras.
+/// The first `most` views of the file `name` as [`deliver`] hands them on, after all other readers of their cameras.
 pub(crate) fn first(
     folder: &Folder<'_>,
     name: &str,
@@ -122,7 +122,7 @@ pub(crate) fn first(
     (0..set.len().min(most)).map(load).collect()
 }
 
-/// The views of a file, each decoded when it is asked for, and whole but for what is transparent: for a comparison.
+/// The views of a file, each decoded on request and cropped only of what is transparent, for a comparison.
 pub(crate) struct Whole<'a> {
     set: Set<'a>,
     outline: Outline,

@@ -1,13 +1,13 @@
-//! The system calls of each role, as data: what is let through, what is answered with an error, what is death.
+//! The system calls of each role, as data: which are allowed, which fail with an error, and which kill.
 //!
-//! What no list names is trapped (`SIGSYS`), so that the call which a new driver or C library needs is named by its number;
-//! before bake is sealed it is answered with `ENOSYS`, as by a kernel that does not have it. A call that is answered with an
-//! error is not counted as allowed: the kernel never runs it. `kernel.txt` has every call there is, and a test sees to it
-//! that each is in a list of bake's.
+//! An unlisted call is trapped (`SIGSYS`), so that a call which a new driver or C library needs is reported by number.
+//! Before bake is sealed, it fails with `ENOSYS` instead, as on a kernel without it. A call that fails with an error
+//! does not count as allowed: the kernel never runs it. `kernel.txt` lists every call, and a test checks that each is
+//! in one of bake's lists.
 
 use nix::libc;
 
-/// A call, and the arguments for which it is meant.
+/// A call, and the arguments to which the entry applies.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Call {
     pub(super) number: i64,
@@ -18,19 +18,19 @@ pub(super) struct Call {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum When {
     Always,
-    /// This argument is this.
+    /// The argument equals this.
     Is(u8, u64),
-    /// This argument is not this.
+    /// The argument does not equal this.
     IsNot(u8, u64),
-    /// These bits of this argument are all set.
+    /// All of these bits of the argument are set.
     Has(u8, u64),
-    /// None of these bits of this argument is set.
+    /// None of these bits of the argument is set.
     Lacks(u8, u64),
-    /// This argument, under this mask, is this.
+    /// The masked argument equals this.
     Masked(u8, u64, u64),
-    /// This argument is the process's own number.
+    /// The argument is the process's own pid.
     Own(u8),
-    /// This argument is another process's number.
+    /// The argument is another process's pid.
     Foreign(u8),
 }
 
@@ -43,18 +43,18 @@ macro_rules! calls {
 }
 
 const EXEC: u64 = libc::PROT_EXEC as u64;
-/// The type byte of an ioctl's number.
+/// The type byte of an ioctl request.
 const IOCTL_TYPE: u64 = 0xff00;
 
-/// Of `fcntl` and `ioctl`: who is signalled for a file, and by what (asm-generic/fcntl.h, asm-generic/sockios.h); and the
-/// console's own calls (asm-generic/ioctls.h).
+/// Commands of `fcntl` and `ioctl` that choose who gets which signal for a file (asm-generic/fcntl.h,
+/// asm-generic/sockios.h), and those of the console (asm-generic/ioctls.h).
 const F_SETSIG: u64 = 10;
 const F_SETOWN_EX: u64 = 15;
 const FIOSETOWN: u64 = 0x8901;
 const SIOCSPGRP: u64 = 0x8902;
 const TIOCLINUX: u64 = 0x541c;
 
-/// Prepare and encode, from the start: memory without the right to run it, threads, the socket, and files that are open.
+/// Prepare and encode, from the start: non-executable memory, threads, the socket, and open files.
 pub(super) const WORK: &[Call] = calls![
     // Memory.
     SYS_mmap if When::Lacks(2, EXEC),
@@ -63,7 +63,7 @@ pub(super) const WORK: &[Call] = calls![
     SYS_mremap,
     SYS_madvise,
     SYS_brk,
-    // Threads: rayon, and the ends of both.
+    // Threads: rayon, and the end of threads and processes.
     SYS_clone if When::Has(0, libc::CLONE_THREAD as u64),
     SYS_futex,
     SYS_rseq,
@@ -72,7 +72,7 @@ pub(super) const WORK: &[Call] = calls![
     SYS_getpid,
     SYS_exit,
     SYS_exit_group,
-    // The socket on descriptor 0, and what comes with its packets.
+    // The socket on descriptor 0, and descriptors that arrive with packets.
     SYS_sendmsg,
     SYS_recvmsg,
     SYS_fcntl if When::Is(1, libc::F_GET_SEALS as u64),
@@ -83,7 +83,7 @@ pub(super) const WORK: &[Call] = calls![
     // Log lines.
     SYS_write,
     SYS_clock_gettime,
-    // Hash tables are seeded.
+    // Seeds of hash tables.
     SYS_getrandom,
     // Last words of a crash, and abort.
     SYS_rt_sigaction,
@@ -95,20 +95,20 @@ pub(super) const WORK: &[Call] = calls![
     SYS_restart_syscall,
 ];
 
-/// Bake once its adapter is open, beyond [`WORK`]: a driver that talks to its adapter, and compiles code for the processor
-/// (llvmpipe does).
+/// Bake once its adapter is open, beyond [`WORK`]: a driver talks to its adapter, and may compile code for the
+/// processor, as llvmpipe does.
 pub(super) const DRIVER: &[Call] = calls![
     SYS_mmap,
     SYS_mprotect,
-    // 'd' is DRM (Mesa), 'F' NVIDIA's resource manager, 'm' its modeset node (`NVKMS_IOCTL_MAGIC`), 'G' Windows'
-    // paravirtual adapter, 'b' dma-buf.
+    // 'd' is DRM (Mesa), 'F' NVIDIA's resource manager, 'm' its modeset node (`NVKMS_IOCTL_MAGIC`), 'G' the paravirtual
+    // adapter of Windows, 'b' dma-buf.
     SYS_ioctl if When::Masked(1, IOCTL_TYPE, 0x6400),
     SYS_ioctl if When::Masked(1, IOCTL_TYPE, 0x4600),
     SYS_ioctl if When::Masked(1, IOCTL_TYPE, 0x6d00),
     SYS_ioctl if When::Masked(1, IOCTL_TYPE, 0x4700),
     SYS_ioctl if When::Masked(1, IOCTL_TYPE, 0x6200),
-    // A driver opens its node again for a new context; Landlock says which files there are, and [`REFUSED_TO_BAKE`] that
-    // none is made.
+    // A driver opens its node again for a new context. Landlock limits which files, and [`REFUSED_TO_BAKE`] forbids
+    // creating any.
     SYS_openat,
     SYS_read,
     SYS_fstat,
@@ -128,15 +128,15 @@ pub(super) const DRIVER: &[Call] = calls![
     // Memory of a software adapter.
     SYS_memfd_create,
     SYS_ftruncate,
-    // Its threads: their names, and where they may run.
+    // The driver's threads: their names and processors.
     SYS_prctl if When::Is(0, libc::PR_SET_NAME as u64),
     SYS_set_robust_list,
     SYS_sched_getaffinity,
 ];
 
-/// Bake while its adapter opens, beyond [`WORK`] and [`DRIVER`]: the loader and the drivers read files (Landlock says which),
-/// look at the machine and at themselves, and wait. What they might need is here even if no trace shows it, as long as it
-/// touches nothing but this process; [`REFUSED_TO_BAKE`] and [`DEADLY`] take their part of it away again.
+/// Bake while its adapter opens, beyond [`WORK`] and [`DRIVER`]: the loader and the drivers read files that Landlock
+/// allows, inspect the machine and themselves, and wait. Calls that they might need are included even if no trace shows
+/// them, provided that they affect this process alone. [`REFUSED_TO_BAKE`] and [`DEADLY`] then take some of this away.
 pub(super) const START: &[Call] = calls![
     // Files.
     SYS_readv,
@@ -202,7 +202,7 @@ pub(super) const START: &[Call] = calls![
     SYS_rt_sigtimedwait,
     SYS_wait4,
     SYS_waitid,
-    // What machine this is, and who and where this process is.
+    // The machine, and the identity and location of this process.
     SYS_uname,
     SYS_sysinfo,
     SYS_getcpu,
@@ -225,34 +225,34 @@ pub(super) const START: &[Call] = calls![
     SYS_sched_get_priority_max,
     SYS_sched_get_priority_min,
     SYS_sched_rr_get_interval,
-    // Its first thread: llvmpipe looks at the caches of each processor.
+    // Its main thread: llvmpipe inspects the caches of each processor.
     SYS_sched_setaffinity if When::Is(0, 0),
     SYS_sched_setaffinity if When::Own(0),
     SYS_set_tid_address,
     SYS_prctl,
     SYS_kill,
-    // Fewer rights.
+    // Giving up rights.
     SYS_seccomp,
     SYS_landlock_create_ruleset,
     SYS_landlock_add_rule,
     SYS_landlock_restrict_self,
 ];
 
-/// Answered with `ENOSYS` in every role: whoever asks has another way. glibc starts threads by `clone` when there is no
+/// Fails with `ENOSYS` in every role; callers have an alternative. glibc starts threads with `clone` when there is no
 /// `clone3`, whose flags a filter cannot see.
 pub(super) const ABSENT: &[Call] = calls![SYS_clone3, SYS_openat2, SYS_faccessat2];
 
-/// The same for prepare and encode: robust mutexes, names of threads and their processors are not needed.
+/// The same for prepare and encode: they need no robust mutexes, thread names or processor masks.
 pub(super) const ABSENT_AT_WORK: &[Call] = calls![
     SYS_set_robust_list,
     SYS_sched_getaffinity,
-    // The one that each further filter begins with; the allow-list, which comes last, traps it.
+    // Except the call that precedes each further filter; the allow-list, which comes last, traps it.
     SYS_prctl if When::IsNot(0, libc::PR_SET_NO_NEW_PRIVS as u64),
     SYS_statx,
     SYS_getrusage,
 ];
 
-/// Answered with `EACCES` in prepare and encode: the C library looks for files in places where it takes no for an answer.
+/// Fails with `EACCES` in prepare and encode: the C library looks for files that it can do without.
 pub(super) const REFUSED_AT_WORK: &[Call] = calls![
     SYS_openat,
     SYS_newfstatat,
@@ -260,11 +260,11 @@ pub(super) const REFUSED_AT_WORK: &[Call] = calls![
     SYS_faccessat,
     SYS_readlinkat,
     SYS_socket,
-    // glibc's qsort (libwebp's, of the palette of an opacity) asks how much memory there is, and sorts either way.
+    // glibc's qsort (in libwebp, for the palette of an alpha channel) asks for the memory size, and sorts either way.
     SYS_sysinfo,
 ];
 
-/// Answered with `EACCES` in a sealed bake: what drivers try and can do without.
+/// Fails with `EACCES` in a sealed bake: drivers try these calls and can do without them.
 pub(super) const REFUSED_AT_BAKE: &[Call] = calls![
     SYS_statx,
     SYS_faccessat,
@@ -292,9 +292,9 @@ pub(super) const REFUSED_AT_BAKE: &[Call] = calls![
     SYS_prlimit64,
 ];
 
-/// Answered with `EACCES` in bake from the start: outward signals, sockets, shared memory and queues, other processes'
-/// priorities and places, metadata of files and the list of mounts (Landlock does not bind them), ways to write that old
-/// versions of Landlock do not bind, and parts of the kernel that no driver uses.
+/// Fails with `EACCES` in bake from the start: outward signals, sockets, shared memory and queues, other processes'
+/// priorities and processors, file metadata and the list of mounts (which Landlock does not bind), ways to write that
+/// old versions of Landlock do not bind, and parts of the kernel that no driver uses.
 pub(super) const REFUSED_TO_BAKE: &[Call] = calls![
     SYS_socket,
     SYS_socketpair,
@@ -312,7 +312,7 @@ pub(super) const REFUSED_TO_BAKE: &[Call] = calls![
     SYS_getpeername,
     SYS_setsockopt,
     SYS_getsockopt,
-    // Memory, semaphores and messages that another process can have.
+    // Memory, semaphores and messages that other processes can share.
     SYS_shmget,
     SYS_shmat,
     SYS_shmctl,
@@ -331,7 +331,7 @@ pub(super) const REFUSED_TO_BAKE: &[Call] = calls![
     SYS_mq_timedreceive,
     SYS_mq_notify,
     SYS_mq_getsetattr,
-    // Signals, those that a file sends to its owner among them.
+    // Signals, including those that a file sends to its owner.
     SYS_kill if When::Foreign(0),
     SYS_tgkill if When::Foreign(0),
     SYS_tkill,
@@ -345,10 +345,10 @@ pub(super) const REFUSED_TO_BAKE: &[Call] = calls![
     SYS_ioctl if When::Is(1, FIOSETOWN),
     SYS_ioctl if When::Is(1, SIOCSPGRP),
     SYS_signalfd4,
-    // Keys that a user seems to type.
+    // Keystrokes injected into a terminal.
     SYS_ioctl if When::Is(1, libc::TIOCSTI),
     SYS_ioctl if When::Is(1, TIOCLINUX),
-    // Sessions and groups of processes, and where this one stands.
+    // Sessions and process groups.
     SYS_setsid,
     SYS_getsid,
     SYS_setpgid,
@@ -397,12 +397,12 @@ pub(super) const REFUSED_TO_BAKE: &[Call] = calls![
     SYS_splice,
     SYS_tee,
     SYS_remap_file_pages,
-    // Limits, priorities and places, of this process and of others.
+    // Limits, priorities and processors, of this process and of others.
     SYS_prlimit64 if When::IsNot(2, 0),
     SYS_prctl if When::Is(0, libc::PR_SET_DUMPABLE as u64),
     SYS_prctl if When::Is(0, libc::PR_SET_PTRACER as u64),
     SYS_prctl if When::Is(0, libc::PR_SET_MM as u64),
-    // A worker ends with the thread that started it, and takes nobody's children over.
+    // A worker ends with the thread that started it, and adopts nobody's children.
     SYS_prctl if When::Is(0, libc::PR_SET_PDEATHSIG as u64),
     SYS_prctl if When::Is(0, libc::PR_SET_CHILD_SUBREAPER as u64),
     SYS_prctl if When::Is(0, libc::PR_SCHED_CORE as u64),
@@ -416,7 +416,7 @@ pub(super) const REFUSED_TO_BAKE: &[Call] = calls![
     SYS_set_mempolicy_home_node,
 ];
 
-/// Death in every role: no honest worker makes these.
+/// Kills in every role: no honest worker makes these calls.
 pub(super) const DEADLY: &[Call] = calls![
     // Another program, another process.
     SYS_execve,
@@ -448,7 +448,7 @@ pub(super) const DEADLY: &[Call] = calls![
     SYS_mount_setattr,
     SYS_open_by_handle_at,
     SYS_name_to_handle_at,
-    // Parts of the kernel with a long record of holes.
+    // Parts of the kernel with many past vulnerabilities.
     SYS_bpf,
     SYS_userfaultfd,
     SYS_perf_event_open,
@@ -488,7 +488,7 @@ pub(super) const DEADLY: &[Call] = calls![
     SYS_quotactl,
     SYS_quotactl_fd,
     SYS_vhangup,
-    // Who it is.
+    // The process's identity.
     SYS_setuid,
     SYS_setgid,
     SYS_setreuid,
@@ -501,7 +501,7 @@ pub(super) const DEADLY: &[Call] = calls![
     SYS_capset,
 ];
 
-/// Calls that `libc` has no names for, by their numbers, which are the same on every machine.
+/// Calls without a name in `libc`, by numbers that are the same on every machine.
 pub(super) mod new {
     use crate::sandbox::calls::{Call, When};
 
@@ -540,7 +540,7 @@ pub(super) mod new {
     ];
 }
 
-/// The older spellings, which only x86-64 still has.
+/// Older variants that only x86-64 still has.
 #[cfg(target_arch = "x86_64")]
 pub(super) mod old {
     use nix::libc;
@@ -613,7 +613,7 @@ pub(super) mod old {
         SYS_get_thread_area,
         SYS_set_thread_area,
     ];
-    /// Without names in `libc`.
+    /// Calls without a name in `libc`.
     pub(in super::super) const UNNAMED: &[Call] = &[
         crate::sandbox::calls::new::call(333), // io_pgetevents
         crate::sandbox::calls::new::call(335), // uretprobe
@@ -621,7 +621,7 @@ pub(super) mod old {
     ];
 }
 
-/// Other machines have no older spellings.
+/// Other machines have no older variants.
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) mod old {
     use crate::sandbox::calls::Call;

@@ -1,6 +1,7 @@
-//! Role → Landlock rules: no file, no TCP, no signal and no abstract socket outwards; for bake the driver's own files.
+//! Applies a role's Landlock rules: no file, no TCP, no outward signal or abstract socket; for bake, its driver's
+//! files.
 //!
-//! Landlock binds the calling thread and those it starts, so this runs while there is one.
+//! Landlock binds the calling thread and those that it starts, so this runs while there is one thread.
 
 use std::path::PathBuf;
 
@@ -13,18 +14,18 @@ use proto::message::Role;
 use super::named::Named;
 use super::paths;
 
-/// The newest version whose rights are known to be right for us: what later ones add stays allowed.
+/// The newest version whose rights were tested. Rights of later versions stay allowed.
 const TESTED: ABI = ABI::V6;
 
-/// What came of it.
+/// The result.
 pub(super) struct Landlocked {
     /// The kernel's version; 0 without Landlock.
     pub(super) abi: u8,
-    /// Why it is less than it could be; empty if it is not.
+    /// What is missing from full protection; empty if nothing.
     pub(super) missing: String,
 }
 
-/// Binds this thread.
+/// Restricts this thread.
 pub(super) fn bind(role: Role) -> Landlocked {
     let (named, devices) = match role {
         Role::Prepare | Role::Encode => (Named::default(), Vec::new()),

@@ -1,7 +1,7 @@
-//! Lists of system calls → seccomp filters → in force for this thread and those it starts, or for all at once.
+//! Compiles lists of system calls to seccomp filters, and applies them to this thread or to all threads.
 //!
-//! A filter of `seccompiler` knows one answer for what its list names and one for the rest, so a sandbox is a stack of them.
-//! The kernel asks all and takes the sternest answer: kill, then trap, then an error, then yes.
+//! A `seccompiler` filter has one action for listed calls and one for the rest, so a sandbox is a stack of filters. The
+//! kernel runs all of them and takes the strictest action: kill, then trap, then error, then allow.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,10 +14,10 @@ use seccompiler::{
 
 use super::calls::{self, Call, When};
 
-/// Why there is no filter.
+/// Why a filter cannot be applied.
 #[derive(Debug, thiserror::Error)]
 pub enum FilterError {
-    /// Our lists are wrong, or the machine's processor is one that nobody made a filter for.
+    /// Our lists are wrong, or the processor is not supported.
     #[error("a system call filter does not compile: {0}")]
     Compile(#[source] seccompiler::BackendError),
     /// The kernel refuses.
@@ -25,7 +25,7 @@ pub enum FilterError {
     Apply(#[source] seccompiler::Error),
 }
 
-/// What bake is refused from its start on.
+/// Calls that bake is refused from its start.
 const REFUSED_TO_BAKE: [&[Call]; 4] = [
     calls::REFUSED_TO_BAKE,
     calls::new::REFUSED_TO_BAKE,
@@ -33,7 +33,7 @@ const REFUSED_TO_BAKE: [&[Call]; 4] = [
     calls::old::UNNAMED,
 ];
 
-/// What bake may do until its adapter is open, [`REFUSED_TO_BAKE`] taken away.
+/// Calls that bake may make until its adapter is open, less [`REFUSED_TO_BAKE`].
 const START: [&[Call]; 5] = [
     calls::WORK,
     calls::DRIVER,
@@ -42,11 +42,11 @@ const START: [&[Call]; 5] = [
     calls::old::START,
 ];
 
-/// Death in every role.
+/// Calls that kill in every role.
 const DEADLY: [&[Call]; 3] = [calls::DEADLY, calls::new::DEADLY, calls::old::DEADLY];
 
-/// From the start of a process, in the order in which they come into force: that of prepare and encode which allows least is
-/// the last, since it does not allow another. Of two errors the later filter's is given.
+/// The filters from a process's start, in the order of application. The strictest filter of prepare and encode comes
+/// last, since it forbids adding another. Of two errors, the later filter's is returned.
 pub(super) fn start(role: Role) -> Result<Vec<BpfProgram>, FilterError> {
     match role {
         Role::Prepare | Role::Encode => work(),
@@ -75,7 +75,7 @@ fn work() -> Result<Vec<BpfProgram>, FilterError> {
     ])
 }
 
-/// What bake adds once its adapter is open.
+/// The filters that bake adds once its adapter is open.
 pub(super) fn seal() -> Result<Vec<BpfProgram>, FilterError> {
     let refused = [calls::REFUSED_AT_BAKE, calls::old::REFUSED_AT_BAKE];
     let answered_anyhow: Vec<_> = [calls::ABSENT]
@@ -90,7 +90,7 @@ pub(super) fn seal() -> Result<Vec<BpfProgram>, FilterError> {
     ])
 }
 
-/// How many system calls the role may make, once it works on data.
+/// How many system calls the role may make once it works on data.
 #[must_use]
 pub fn allowed_calls(role: Role) -> u16 {
     let lists: &[&[Call]] = match role {
@@ -101,12 +101,12 @@ pub fn allowed_calls(role: Role) -> u16 {
     u16::try_from(numbers.len()).unwrap_or(u16::MAX)
 }
 
-/// Brings filters into force for this thread; gives how many are.
+/// Applies filters to this thread; returns their number.
 pub(super) fn bind(filters: &[BpfProgram]) -> Result<u8, FilterError> {
     each(filters, apply_filter)
 }
 
-/// Brings filters into force for every thread at once, those of a driver among them.
+/// Applies filters to every thread at once, including a driver's.
 pub(super) fn bind_all_threads(filters: &[BpfProgram]) -> Result<u8, FilterError> {
     each(filters, apply_filter_all_threads)
 }
@@ -122,7 +122,7 @@ fn each(
 }
 
 fn allowed(lists: &[&[Call]], answered_anyhow: &[&[Call]]) -> Result<BpfProgram, FilterError> {
-    // What another filter answers must pass this one, whatever its arguments, unless it is also allowed for some.
+    // Calls that another filter answers must pass this one, whatever their arguments, unless some are also allowed.
     let named: BTreeSet<i64> = lists.iter().copied().flatten().map(|c| c.number).collect();
     let answered: Vec<Call> = answered_anyhow
         .iter()
@@ -170,7 +170,7 @@ fn compile(
         }
     }
     for number in whatever {
-        // No rule at all means: whatever the arguments.
+        // No rule means any arguments.
         rules.entry(number).or_default().clear();
     }
     let arch = TargetArch::try_from(std::env::consts::ARCH).map_err(FilterError::Compile)?;
@@ -191,7 +191,7 @@ fn condition(when: When) -> Result<Option<SeccompCondition>, seccompiler::Backen
         When::Own(argument) => (argument, SeccompCmpOp::Eq, own),
         When::Foreign(argument) => (argument, SeccompCmpOp::Ne, own),
     };
-    // The kernel itself looks at the lower half of numbers of processes, commands and flags; a pointer has both.
+    // The kernel reads only the lower half of pids, commands and flags; a pointer has both.
     let length = match when {
         When::IsNot(..) => SeccompCmpArgLen::Qword,
         _ => SeccompCmpArgLen::Dword,
@@ -199,8 +199,8 @@ fn condition(when: When) -> Result<Option<SeccompCondition>, seccompiler::Backen
     SeccompCondition::new(argument, length, comparison, value).map(Some)
 }
 
-/// x86-64 kernels may know each call by a second number, with bit 30 set (x32); a deny-list would let those through.
-/// Everywhere else no call has a number so high, and the filter lets all pass.
+/// x86-64 kernels may accept each call under a second number, with bit 30 set (x32), which a deny-list would miss.
+/// Elsewhere no call has so high a number, and this filter lets all pass.
 fn foreign_numbers() -> BpfProgram {
     const X32: u32 = 0x4000_0000;
     let step = |code: u32, jt, jf, k| sock_filter {
@@ -210,7 +210,7 @@ fn foreign_numbers() -> BpfProgram {
         k,
     };
     vec![
-        // The number lies first in seccomp_data.
+        // The number is the first field of seccomp_data.
         step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
         step(libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K, 0, 1, X32),
         step(
@@ -282,7 +282,7 @@ mod tests {
         assert!(unknown.is_empty(), "{unknown:?}");
     }
 
-    /// What a filter answers, for a call whose arguments are all 0.
+    /// A filter's action for a call whose arguments are all 0.
     fn answer(program: &[sock_filter], number: i64) -> u32 {
         let (mut at, mut accumulator) = (0, 0);
         loop {

@@ -1,4 +1,4 @@
-//! Role → resource limits, no capabilities, no core dump, no debugger from outside.
+//! Applies a role's resource limits, and removes capabilities, core dumps and tracing from outside.
 
 use nix::sys::prctl;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -6,22 +6,22 @@ use proto::limits::MAX_BLOB_BYTES;
 use proto::message::Role;
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 
-/// Descriptors of prepare and encode: the socket, the recorder, the log, its own status, one file and one table at a time,
-/// and the views that wait in encode's queue while it asks for memory (at most three and those held out, one by one).
+/// Descriptors of prepare and encode: the socket, the recorder, the log, the process's status, one file and one table
+/// at a time, and views in encode's queue while it asks for memory (at most three, and held-out ones one by one).
 const FEW_FILES: u64 = 64;
 /// Descriptors of bake: a Vulkan driver holds some thirty per device.
 const DRIVER_FILES: u64 = 512;
-/// What a software driver may set aside in one memfd: the memory of its "device" grows in it.
+/// Largest memfd of a software driver, which holds the memory of its "device".
 const DRIVER_FILE_BYTES: u64 = 64 << 30;
 
-/// Lowers a limit for good; one that is lower yet stays.
+/// Lowers a limit permanently; a lower one stays.
 fn bound(resource: Resource, limit: u64) -> nix::Result<()> {
     let (_, hard) = getrlimit(resource)?;
     let limit = limit.min(hard);
     setrlimit(resource, limit, limit)
 }
 
-/// Sets the limits; gives what could not be had, one clause each.
+/// Sets the limits. Returns those that could not be set, one clause each.
 pub(super) fn lower(role: Role, address_space: Option<u64>) -> Vec<String> {
     let mut missing = Vec::new();
     let (files, file_bytes) = match role {
@@ -36,7 +36,8 @@ pub(super) fn lower(role: Role, address_space: Option<u64>) -> Vec<String> {
         (Resource::RLIMIT_MSGQUEUE, 0, "message queues"),
     ];
     match (role, address_space) {
-        // NVIDIA's driver reserves addresses of a multiple of the card's memory: a bound there only says no to large cards.
+        // NVIDIA's driver reserves a multiple of the card's memory as addresses, so a limit would only exclude large
+        // cards.
         (Role::Bake, _) | (_, None) => {}
         (Role::Prepare | Role::Encode, Some(bytes)) => {
             limits.push((Resource::RLIMIT_AS, bytes, "address space"));

@@ -1,8 +1,8 @@
-//! Variables that name further files of a driver, by the user's own choice → the files that the loader opens for them, and no
-//! other: a folder that a variable names may be a home folder.
+//! Finds driver files that the user's environment variables name, file by file: a folder in a variable may be a home
+//! folder, so no whole folder is opened.
 //!
-//! A manifest is read here as the loader reads it, for the library that it names. What a library needs, and what it opens by
-//! name, lies beside it or in a folder of `LD_LIBRARY_PATH`: whatever is a shared library there may be read.
+//! Manifests are read as the loader reads them, for the library that they name. What a library needs, or opens by name,
+//! is beside it or in a folder of `LD_LIBRARY_PATH`, so every shared library there may be read.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-/// Of manifests: files, or folders of files that end in `.json`.
+/// Variables with manifests: files, or folders of files that end in `.json`.
 const MANIFESTS: [&str; 7] = [
     "VK_DRIVER_FILES",
     "VK_ADD_DRIVER_FILES",
@@ -21,29 +21,29 @@ const MANIFESTS: [&str; 7] = [
     "VK_IMPLICIT_LAYER_PATH",
     "VK_ADD_IMPLICIT_LAYER_PATH",
 ];
-/// A file that names manifests.
+/// Variable with a file that names manifests.
 const SETTINGS: &str = "VK_LOADER_SETTINGS_FILE";
-/// Folders of libraries.
+/// Variable with folders of libraries.
 const LIBRARIES: &str = "LD_LIBRARY_PATH";
 
-/// Paths of one variable, or in one settings file.
+/// Most paths in one variable or settings file.
 const MOST_PATHS: usize = 64;
-/// Entries of one folder.
+/// Most entries of one folder.
 const MOST_ENTRIES: usize = 4096;
-/// Bytes of a manifest: the loader's own are a few hundred.
+/// Most bytes of a manifest: the loader's own have a few hundred.
 const LONGEST_MANIFEST: u64 = 1 << 20;
 
-/// What the variables name.
+/// The named files.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Named {
-    /// Files to be read.
+    /// Files that may be read.
     pub(super) read: Vec<PathBuf>,
-    /// Folders to be listed: the loader looks for manifests in them.
+    /// Folders that may be listed: the loader looks for manifests in them.
     pub(super) list: Vec<PathBuf>,
 }
 
 impl Named {
-    /// `variable` is the environment; what lies beneath `known` may be read anyway.
+    /// Reads the environment through `variable`. Files beneath `known` may be read anyway.
     pub(super) fn new(variable: impl Fn(&str) -> Option<OsString>, known: &[PathBuf]) -> Self {
         let mut named = Self::default();
         let paths = |name: &str| -> Vec<PathBuf> {
@@ -94,7 +94,7 @@ impl Named {
         let manifest = self.json(path);
         let folder = path.parent().unwrap_or(path);
         for library in strings(&manifest, "library_path") {
-            // A name alone is looked for among the system's libraries and in LD_LIBRARY_PATH.
+            // A plain name is searched in the system's libraries and in LD_LIBRARY_PATH.
             if library.contains('/') {
                 let library: PathBuf = folder.join(library).components().collect();
                 self.libraries(library.parent().unwrap_or(folder));
@@ -103,7 +103,7 @@ impl Named {
         }
     }
 
-    /// The file may be read whether or not it is JSON: the loader says what is wrong with it.
+    /// The file may be read even if it is not JSON: the loader then reports what is wrong.
     fn json(&mut self, path: &Path) -> Value {
         if !path.is_file() {
             return Value::Null;
@@ -117,7 +117,7 @@ impl Named {
         }
     }
 
-    /// The shared libraries of a folder, without those of folders in it.
+    /// Adds the shared libraries of a folder, without subfolders.
     fn libraries(&mut self, folder: &Path) {
         self.read
             .extend(entries(folder).into_iter().filter(|path| is_library(path)));
@@ -128,7 +128,7 @@ fn is_library(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
     let named = name.is_some_and(|name| name.ends_with(".so") || name.contains(".so."));
     let mut magic = [0; 4];
-    // Whatever else has such a name, a pipe say, is not opened.
+    // Other things with such a name, such as pipes, are not opened.
     named
         && path.is_file()
         && File::open(path).is_ok_and(|mut file| file.read_exact(&mut magic).is_ok())
@@ -151,7 +151,7 @@ fn entries(folder: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// The values of a key, wherever it stands.
+/// All values of a key, at any depth.
 fn strings(value: &Value, key: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut rest = vec![value];
@@ -183,7 +183,7 @@ mod tests {
         Named::new(variable, &["/usr/lib".into()])
     }
 
-    /// `home/driver.json` and `home/lib/libdriver.so`, among files that are nobody's business.
+    /// `home/driver.json` and `home/lib/libdriver.so`, among private files.
     fn home() -> tempfile::TempDir {
         let home = tempfile::tempdir().unwrap();
         let at = |name: &str| home.path().join(name);

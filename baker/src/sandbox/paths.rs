@@ -1,12 +1,13 @@
-//! What a Vulkan loader and its drivers open, as data with reasons. A path that is not there costs nothing.
+//! Files that a Vulkan loader and its drivers open, as data with reasons. A missing path costs nothing.
 //!
-//! Sources: traces of Mesa 22.3 (lavapipe, and radv and anv without a card); for NVIDIA, which was not traced, Chromium's list
-//! for its GPU process and reports to firejail. Rights cover what lies beneath. Nothing of a user's own is here: a cache of compiled shaders
-//! would carry state from one job to the next, so drivers are told to keep none.
+//! Sources: traces of Mesa 22.3 (lavapipe, and radv and anv without a card). NVIDIA was not traced: its entries come
+//! from Chromium's list for its GPU process and from firejail's reports. Rights extend to everything beneath a path.
+//! Nothing of a user's own is listed: a shader cache would carry state from job to job, so drivers are told to keep
+//! none.
 
 use std::path::PathBuf;
 
-/// To be read: code, manifests and settings.
+/// Read-only: code, manifests and settings.
 pub(super) const READ: [&str; 47] = [
     // Shared libraries, where distributions, NVIDIA's installer and container toolkits put them.
     "/lib",
@@ -33,10 +34,10 @@ pub(super) const READ: [&str; 47] = [
     // Application profiles and GPU firmware names of NVIDIA.
     "/usr/share/nvidia",
     "/etc/nvidia",
-    // How many processors there are and how they are joined: thread pools of llvmpipe and NVIDIA.
+    // Number and topology of processors: thread pools of llvmpipe and NVIDIA.
     "/sys/devices/system/cpu",
     "/sys/devices/system/node",
-    // Which card is which: libdrm and both NVIDIA's loader and its driver walk the PCI tree.
+    // Identity of cards: libdrm and both NVIDIA's loader and its driver walk the PCI tree.
     "/sys/bus/pci",
     "/sys/class/drm",
     "/sys/dev/char",
@@ -47,7 +48,8 @@ pub(super) const READ: [&str; 47] = [
     "/sys/module/nvidia_drm",
     "/sys/module/nvidia_uvm",
     "/proc/driver/nvidia",
-    // The process's own memory, names and limits, file by file: the folder has the machine's mounts and sockets, too.
+    // The process's own memory map, names and limits, file by file: the folder also shows the machine's mounts and
+    // sockets.
     "/proc/self/maps",
     "/proc/self/status",
     "/proc/self/stat",
@@ -67,11 +69,10 @@ pub(super) const READ: [&str; 47] = [
     "/dev/dri",
 ];
 
-/// To be read and written, with device-specific calls: the adapters' nodes and what stands for nothing. Beginnings of names
-/// in `/dev`.
+/// Read-write, with device-specific calls: the adapters' nodes and the null device. Prefixes of names in `/dev`.
 pub(super) const DEVICES: [&str; 8] = [
-    // nvidiactl, nvidia0…, nvidia-modeset, nvidia-uvm. The nodes must be there: with no_new_privs the setuid helper
-    // nvidia-modprobe that would make them is not run.
+    // nvidiactl, nvidia0…, nvidia-modeset, nvidia-uvm. The nodes must exist: with no_new_privs the setuid helper
+    // nvidia-modprobe, which would create them, does not run.
     "nvidia", // Render and card nodes of AMD, Intel and all who speak DRM.
     "dri",
     // Memory shared between drivers; newer lavapipe exports through the second.
@@ -80,7 +81,7 @@ pub(super) const DEVICES: [&str; 8] = [
     "mali", "pvr", "null",
 ];
 
-/// What may be read on every machine.
+/// Paths that may be read on every machine.
 pub(super) fn readable() -> Vec<PathBuf> {
     let mut paths: Vec<PathBuf> = READ.iter().map(PathBuf::from).collect();
     // The PCI trees: pci0000:00, pci0001:00, …
@@ -88,7 +89,7 @@ pub(super) fn readable() -> Vec<PathBuf> {
     paths
 }
 
-/// Everything that may be read and written here.
+/// Paths that may be read and written here.
 pub(super) fn devices() -> Vec<PathBuf> {
     entries("/dev", &DEVICES)
 }

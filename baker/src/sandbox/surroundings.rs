@@ -1,5 +1,5 @@
-//! Before anything else: is the process started as the supervisor starts it? No variable but the listed ones, no descriptor
-//! but the standard three.
+//! Checks before anything else that the process was started as the supervisor starts it: only listed variables, only
+//! the standard three descriptors.
 
 use std::io;
 
@@ -11,7 +11,7 @@ use proto::sandbox::passes;
 
 use super::SandboxError;
 
-/// Refuses foreign variables; closes foreign descriptors, and says which.
+/// Refuses unlisted variables. Closes and returns other descriptors.
 pub(super) fn check(role: Role) -> Result<Vec<i32>, SandboxError> {
     let foreign: Vec<String> = std::env::vars_os()
         .map(|(name, _)| name.to_string_lossy().into_owned())
@@ -30,14 +30,14 @@ fn close_foreign() -> io::Result<Vec<i32>> {
         .filter(|number| *number > 2)
         .collect();
     for number in listed {
-        // The listing's own descriptor is among them, and closed by now.
+        // The listing's own descriptor is among them and closed by now.
         match close(number) {
             Ok(()) => closed.push(number),
             Err(Errno::EBADF) => {}
             Err(errno) => return Err(errno.into()),
         }
     }
-    // A missing one of the three would be taken by the next file that is opened.
+    // If one of the three were missing, the next opened file would take its number.
     fcntl(io::stdin(), FcntlArg::F_GETFD)?;
     fcntl(io::stdout(), FcntlArg::F_GETFD)?;
     fcntl(io::stderr(), FcntlArg::F_GETFD)?;

@@ -1,4 +1,4 @@
-//! One child's group: made, entered, and read once the child has ended.
+//! The group of one child: created, entered, and read after the child has ended.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -9,10 +9,10 @@ use super::place::{Controller, Place, Version};
 use super::{Limits, Parked};
 use crate::reserve::{self, lend};
 
-/// The largest piece that the kernel asks for at once: refused, it leaves the peak so far below the limit.
+/// The largest piece that the kernel charges at once. If it is refused, the peak can stay this far below the limit.
 const HUGE_PAGE: u64 = 2 << 20;
 
-/// A group, in every hierarchy that has one for it; removed when dropped, or as soon as its process has gone.
+/// A child's group in every hierarchy that has one. It is removed when dropped, or once its process has gone.
 #[derive(Debug)]
 pub struct Group {
     limits: Limits,
@@ -21,23 +21,23 @@ pub struct Group {
     parked: Arc<Parked>,
 }
 
-/// Whose memory was short.
+/// Where memory ran out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OomScope {
     /// The group reached its own limit.
     Group,
-    /// The host, or a group above, had no memory left, and the kernel chose this process.
+    /// The host or a parent group ran out of memory, and the kernel chose this process.
     Host,
 }
 
-/// The kernel's OOM killer ended the child.
+/// An OOM kill of the child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Oom {
-    /// The most that the group held.
+    /// The most bytes that the group held.
     pub peak_bytes: u64,
-    /// What it might have held; none where no limit was set.
+    /// Its limit in bytes, if any.
     pub limit: Option<u64>,
-    /// Whose memory was short.
+    /// Where memory ran out.
     pub scope: OomScope,
 }
 
@@ -51,7 +51,7 @@ impl Group {
         }
     }
 
-    /// Makes the group in one hierarchy and moves the process in.
+    /// Creates the group in one hierarchy and moves the process into it.
     pub(super) fn add(&mut self, place: &Place, name: &str, pid: u32) -> Result<(), String> {
         let folder = make(place, name, self.limits)?;
         self.folders.push(folder.clone());
@@ -64,7 +64,7 @@ impl Group {
         Ok(())
     }
 
-    /// Whether the OOM killer ended a process of this group. To be asked once the process is known to have ended.
+    /// Whether the OOM killer ended a process of this group. Call this once the process has ended.
     #[must_use]
     pub fn oom_killed(&self) -> Option<Oom> {
         let (version, folder) = self.memory.as_ref()?;
@@ -72,7 +72,7 @@ impl Group {
         let (kills, at_limit) = match version {
             Version::V1 => (
                 field(folder, "memory.oom_control", "oom_kill")?,
-                // Recent kernels do not count in memory.failcnt (6.18: 0 after a kill), so the peak has a say, too.
+                // Recent kernels do not count in memory.failcnt (6.18: 0 after a kill), so the peak decides, too.
                 number(folder, "memory.failcnt").is_some_and(|count| count > 0)
                     || self
                         .limits
@@ -84,7 +84,7 @@ impl Group {
                 field(folder, "memory.events", "oom").is_some_and(|count| count > 0),
             ),
         };
-        // Without a limit of its own, whatever failed was above.
+        // Without a limit of its own, memory ran out above.
         let own = at_limit && self.limits.memory.is_some();
         (kills > 0).then_some(Oom {
             peak_bytes,
@@ -93,7 +93,7 @@ impl Group {
         })
     }
 
-    /// The most memory that the group held so far, page cache and shared memory that it was the first to touch included.
+    /// The most memory that the group has held, including page cache and shared memory that it touched first.
     #[must_use]
     pub fn peak_bytes(&self) -> Option<u64> {
         let (version, folder) = self.memory.as_ref()?;
@@ -113,7 +113,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // Whoever the child has started is in it, too; version 1 has no such file.
+        // The group also holds processes that the child started. Version 1 has no such file.
         if let Some((Version::V2, folder)) = &self.memory
             && let Err(error) = lend(|| {
                 let mut options = OpenOptions::new();
@@ -129,12 +129,12 @@ impl Drop for Group {
     }
 }
 
-/// Makes an empty group with its limits.
+/// Creates an empty group with its limits.
 pub(super) fn make(place: &Place, name: &str, limits: Limits) -> Result<PathBuf, String> {
     let folder = place.folder.join(name);
     fs::create_dir(&folder)
         .or_else(|error| {
-            // Names are not given twice, so this one is of a dead supervisor that had our process id: start from zero.
+            // Names are unique, so this one is from a dead supervisor with our pid: starts afresh.
             if error.kind() != io::ErrorKind::AlreadyExists {
                 return Err(error);
             }
@@ -157,7 +157,7 @@ fn limit(place: &Place, folder: &Path, limits: Limits) -> Result<(), String> {
     let has = |controller| place.controllers.contains(&controller);
     if let Some(bytes) = limits.memory.filter(|_bytes| has(Controller::Memory)) {
         let bytes = bytes.to_string();
-        // Swap would only make a child slow before it dies. These files are missing where the kernel counts no swap.
+        // Swap would only slow a child before it dies. These files are missing where the kernel does not count swap.
         let (ram, swap, no_swap) = match place.version {
             Version::V1 => (
                 "memory.limit_in_bytes",
@@ -177,7 +177,7 @@ fn limit(place: &Place, folder: &Path, limits: Limits) -> Result<(), String> {
     Ok(())
 }
 
-/// Without its limits a worker must not run for want of a descriptor.
+/// Writes a limit. May use the descriptor reserve: a worker must not run without its limits.
 fn write(path: &Path, value: &str) -> io::Result<()> {
     lend(|| fs::write(path, value))
 }

@@ -1,8 +1,9 @@
-//! `/proc/self/cgroup` and `/proc/self/mountinfo` → the folders beneath which groups can be made, for each controller.
+//! Finds the folders in which groups can be created, per controller, from `/proc/self/cgroup` and
+//! `/proc/self/mountinfo`.
 //!
-//! A controller is in a hierarchy of version 1 or in that of version 2, never in both; mixed systems have some of each.
-//! In version 2 a group with processes cannot hand its controllers down (except the root), so a supervisor that is alone
-//! in its group moves into a leaf beneath it; one that shares its group makes none.
+//! A controller is in a hierarchy of version 1 or in that of version 2, never in both. Mixed systems have some of each.
+//! In version 2 a group with processes cannot delegate its controllers, except the root. So a supervisor that is alone
+//! in its group moves into a leaf beneath it. One that shares its group creates none.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -14,7 +15,7 @@ use super::Support;
 /// A kernel controller that bounds children.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Controller {
-    /// Bytes.
+    /// Bytes of memory.
     Memory,
     /// Threads and processes.
     Pids,
@@ -33,12 +34,12 @@ impl Controller {
 
 const CONTROLLERS: [Controller; 2] = [Controller::Memory, Controller::Pids];
 
-/// A generation of the kernel's interface.
+/// A version of the kernel's interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
-    /// A hierarchy for each controller.
+    /// One hierarchy per controller.
     V1,
-    /// One hierarchy.
+    /// One common hierarchy.
     V2,
 }
 
@@ -51,7 +52,7 @@ impl fmt::Display for Version {
     }
 }
 
-/// A folder beneath which groups are made.
+/// A folder in which groups are created.
 #[derive(Debug)]
 pub(super) struct Place {
     pub(super) version: Version,
@@ -62,14 +63,14 @@ pub(super) struct Place {
 /// The group that the supervisor moved itself into.
 #[derive(Debug)]
 pub(super) struct Leaf {
-    /// The group it was in.
+    /// Its previous group.
     own: PathBuf,
     leaf: PathBuf,
     pid: u32,
 }
 
 impl Leaf {
-    /// Undoes the move, so that the group above can be removed by its owner. Best effort, as is everything here.
+    /// Undoes the move, so that the group's owner can remove it. Best effort.
     pub(super) fn leave(self) {
         let undone = fs::write(self.own.join("cgroup.subtree_control"), "-memory -pids")
             .and_then(|()| fs::write(self.own.join("cgroup.procs"), self.pid.to_string()))
@@ -80,7 +81,7 @@ impl Leaf {
     }
 }
 
-/// All places, the leaf if one was needed, and for controllers without a place the reason.
+/// All places, the leaf if one was needed, and a reason for each controller without a place.
 pub(super) fn find(
     own: &str,
     mounts: &str,
@@ -90,7 +91,7 @@ pub(super) fn find(
     let mut why = HashMap::new();
     for controller in CONTROLLERS {
         match folder_of(controller, own, mounts) {
-            // The same folder serves both in version 2, and where version 1 mounts both together.
+            // One folder serves both controllers in version 2, and where version 1 mounts them together.
             Ok((version, folder)) => match places.iter_mut().find(|place| place.folder == folder) {
                 Some(place) => place.controllers.push(controller),
                 None => places.push(Place {
@@ -149,7 +150,7 @@ fn folder_of(
     Ok((Version::V2, seen(mounts, "cgroup2", None, path)?))
 }
 
-/// Where a group's path is seen: a container sees only a part of the hierarchy, which mountinfo calls its root.
+/// Where a group's path is mounted. A container sees a part of the hierarchy, which mountinfo calls its root.
 fn seen(mounts: &str, kind: &str, option: Option<&str>, path: &str) -> Result<PathBuf, String> {
     for line in mounts.lines() {
         // 35 31 0:32 ROOT MOUNT_POINT options - TYPE source SUPER_OPTIONS
@@ -177,7 +178,7 @@ fn seen(mounts: &str, kind: &str, option: Option<&str>, path: &str) -> Result<Pa
     Err(format!("its {kind} hierarchy is not mounted here"))
 }
 
-/// Spaces, tabs, line feeds and backslashes stand as octal numbers.
+/// Decodes mountinfo's octal escapes of spaces, tabs, line feeds and backslashes.
 fn unescape(text: &str) -> String {
     let escapes = [
         ("\\040", " "),
@@ -190,7 +191,7 @@ fn unescape(text: &str) -> String {
         .fold(text.to_owned(), |text, (from, to)| text.replace(from, to))
 }
 
-/// Version 2: makes a controller available to the groups beneath `own`.
+/// Version 2: enables a controller for the groups beneath `own`.
 fn delegate(
     own: &Path,
     controller: Controller,

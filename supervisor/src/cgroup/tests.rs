@@ -1,7 +1,7 @@
 //! Both versions on folders that only look like control groups, and one real group with a real OOM kill.
 //!
-//! In such a folder a write makes the file, which the kernel's would have made; and it cannot be removed while files are
-//! in it, just as a real one while a process is.
+//! In a fake folder, a write creates the file that the kernel would provide. Files keep the folder from being removed,
+//! as processes keep a real group.
 
 use std::fs;
 use std::io::Write;
@@ -15,7 +15,7 @@ const LIMITS: Limits = Limits {
     memory: Some(64 << 20),
     pids: Some(32),
 };
-/// No process has it: Linux numbers to 2²² at most.
+/// A pid that no process has: Linux allows at most 2²².
 const DEAD: u32 = 1 << 30;
 
 struct Fake {
@@ -69,7 +69,6 @@ impl Fake {
         Cgroups::beneath(&self.own, &self.mounts, LIMITS, owner)
     }
 
-    /// The newest group in a folder.
     fn group(&self, folder: &str) -> PathBuf {
         let entries = fs::read_dir(self.root.path().join(folder)).expect("the folder");
         let groups = entries
@@ -87,7 +86,7 @@ fn text(folder: &Path, file: &str) -> String {
     fs::read_to_string(folder.join(file)).unwrap_or_else(|error| format!("{file}: {error}"))
 }
 
-/// As when the process in a real group ends.
+/// Simulates the end of the process in a real group.
 fn empty(folder: &Path) {
     for entry in fs::read_dir(folder).expect("the group") {
         fs::remove_file(entry.expect("an entry").path()).expect("a file");
@@ -196,7 +195,7 @@ fn groups_of_dead_supervisors_are_removed_and_others_are_not() {
 #[test]
 fn a_group_shared_with_others_is_not_divided() {
     let fake = Fake::v2();
-    // Not a file: the write that would divide the group fails.
+    // A folder in place of the control file, so that delegation fails.
     let control = fake.root.path().join("unified/job/cgroup.subtree_control");
     fs::remove_file(&control).expect("there");
     fs::create_dir(&control).expect("a folder");
@@ -251,7 +250,7 @@ fn a_container_sees_its_own_part_of_a_hierarchy() {
     assert_eq!(made, 1, "the group that was made to try it");
 }
 
-/// A program that reads a line, and then takes all the memory that it can get.
+/// A program that reads a line and then allocates all the memory it can get.
 fn hungry() -> std::process::Child {
     Command::new("sh")
         .args(["-c", "read go && exec tail /dev/zero"])
@@ -311,7 +310,7 @@ fn the_kernel_tells_an_oom_kill_from_any_other() {
     drop(group);
     assert_eq!(groups.sweep(), 0);
 
-    // Two in one supervisor: the neighbour's death is not mine.
+    // Two in one supervisor: one's death must not be reported as the other's.
     let (mut first, mut second) = (hungry(), hungry());
     let (mine, other) = (groups.enter(first.id()), groups.enter(second.id()));
     second
@@ -324,7 +323,7 @@ fn the_kernel_tells_an_oom_kill_from_any_other() {
     assert_eq!(mine.oom_killed(), None);
     assert!(other.oom_killed().is_some());
     drop(mine);
-    // Of version 2, the group has killed it.
+    // In version 2 the group has killed it.
     if groups.support(Controller::Memory) == &Ok(Version::V1) {
         assert_ne!(groups.sweep(), 0, "its process is still there");
         first.kill().expect("there");

@@ -172,7 +172,7 @@ mod tests {
         assert!(!incidents.lost("gpu", &a, now), "nobody knows yet");
         assert!(incidents.lost("gpu", &b, now));
         assert!(incidents.lost("gpu", &c, now));
-        // The first job's retry was already running. It did not have the turn, so its loss tells nothing.
+        // The first job's retry was already running without the turn, so its loss proves nothing.
         assert!(incidents.lost("gpu", &a, now));
         assert!(incidents.turn(&b, HERE));
         assert!(!incidents.turn(&a, HERE) && !incidents.turn(&c, HERE));

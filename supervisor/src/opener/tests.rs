@@ -9,7 +9,7 @@ use nix::unistd::mkfifo;
 use super::*;
 use crate::input;
 
-/// `secret.png` beside the folder, `mesh` and `inner.bin` in it, and every way to name something else.
+/// A folder with `mesh` and `inner.bin`, `secret.png` beside it, and every way to name something else.
 fn folder() -> (tempfile::TempDir, Input) {
     let outer = tempfile::tempdir().expect("a folder");
     let root = outer.path().join("root");
@@ -108,7 +108,7 @@ fn nothing_outside_is_opened() {
     ] {
         assert_eq!(open(&input, name, 1 << 20), Err(Refusal::Outside), "{name}");
     }
-    // A link into another process's descriptors: refused as absolute before it is refused as magic.
+    // A link into another process's descriptors: refused as absolute before it is refused as a magic link.
     assert_eq!(open(&input, "magic.bin", 1 << 20), Err(Refusal::Outside));
 }
 

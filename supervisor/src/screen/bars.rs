@@ -21,7 +21,6 @@ const OPEN: &str = "{spinner} {prefix:<38} {msg}";
 /// A phase that is over.
 const OVER: &str = "✓ {prefix:<38} {msg}";
 
-/// See the head of this file.
 pub(super) struct Bars {
     all: MultiProgress,
     bars: HashMap<(Role, Phase), ProgressBar>,

@@ -10,10 +10,9 @@ use crate::print::{complain, outcome, say};
 use crate::watch::PhaseState;
 use crate::words::{sentence, span, stage, unit};
 
-/// Between two lines about unfinished work.
+/// Interval between lines about unfinished work.
 const INTERVAL: Duration = Duration::from_secs(5);
 
-/// See the head of this file.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
     /// Prefix of each line, if there are several jobs.

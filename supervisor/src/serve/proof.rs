@@ -1,7 +1,7 @@
-//! A bake whose result is known → whether this sidecar can bake, seen and not believed.
+//! The self-test: bakes a sample whose result is known, to see whether this sidecar can bake.
 //!
-//! The sample is a cube with a pattern of its own on each face, and eight views of 64², rendered exactly. Its first result on an
-//! adapter must explain the views well; any later one of the same adapter and driver must have the same bytes.
+//! The sample is a cube with a different pattern on each face, and eight exactly rendered views of 64². Its first
+//! result on an adapter must reach [`LEAST_PSNR`]; later ones on the same adapter and driver must have the same bytes.
 
 use std::collections::HashMap;
 use std::fs;
@@ -17,18 +17,17 @@ use crate::event::{Event, Listener};
 use crate::host::Host;
 use crate::input::find;
 use crate::job::{self, Kind, Spec};
-use crate::ladder::Policy;
 use crate::output::Target;
 use crate::store::Digest;
 
-/// Between two self-tests of a sidecar that does nothing else.
+/// Interval between self-tests of an idle sidecar.
 pub const AGE: Duration = Duration::from_secs(600);
-/// Of the sample's views, in dB; a bake that works reaches 45.
+/// Least PSNR over the sample's views in dB; a working bake reaches 45.
 const LEAST_PSNR: f32 = 40.0;
 /// For the whole of it, on a machine that is busy with other things.
 const TIMEOUT_S: f64 = 120.0;
 
-/// The sample.
+/// The sample's files.
 const FILES: [(&str, &[u8]); 10] = [
     ("mesh.obj", include_bytes!("proof/mesh.obj")),
     ("transforms.json", include_bytes!("proof/transforms.json")),
@@ -45,16 +44,16 @@ const FILES: [(&str, &[u8]); 10] = [
 /// The latest self-test.
 #[derive(Clone, Debug, Default)]
 pub struct Proof {
-    /// What baked, or why nothing did; none before the first.
+    /// The adapter that baked, or why the test failed; `None` before the first.
     pub outcome: Option<Result<String, String>>,
-    /// When.
+    /// When it ended.
     pub at: Option<Instant>,
     /// How long it took.
     pub took: Duration,
 }
 
 impl Proof {
-    /// For the API.
+    /// The self-test as the API shows it.
     #[must_use]
     pub fn show(&self) -> Value {
         json!({
@@ -66,7 +65,7 @@ impl Proof {
         })
     }
 
-    /// It failed, there was none, or it was long ago.
+    /// Whether the latest test failed, is missing, or is old.
     #[must_use]
     pub fn is_due(&self, now: Instant) -> bool {
         let fresh = |at: Instant| now.saturating_duration_since(at) < AGE;
@@ -74,7 +73,7 @@ impl Proof {
     }
 }
 
-/// Results by adapter and driver.
+/// Digests of the first result, by adapter and driver.
 #[derive(Debug, Default)]
 pub struct Goldens(HashMap<String, Digest>);
 
@@ -164,7 +163,7 @@ fn spec(options: &Options, folder: &Path) -> Result<Spec, String> {
     })
 }
 
-/// Listens to nothing: the report tells enough.
+/// Ignores events: the report is enough.
 struct Nobody;
 
 impl Listener for Nobody {

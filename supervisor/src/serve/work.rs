@@ -1,4 +1,4 @@
-//! A stored job → run, and its end in the store, however long the disk takes: it is over then, and not before.
+//! Runs a stored job and stores its end, however long the disk takes. The job ends only once its end is stored.
 
 use std::cell::Cell;
 use std::io::Read;
@@ -19,11 +19,11 @@ use super::service::{Service, Shared};
 use crate::error::JobError;
 use crate::host::Host;
 use crate::job::{self, Kind, MapTargets, Order, Spec};
+use crate::options::JobOptions;
 use crate::output::Target;
 use crate::report::Report;
 use crate::store::{Artifact, Digest, End, Job, JobId, Outcome, StoreError};
 use crate::verdict::RetryClass;
-use crate::options::JobOptions;
 use crate::workers;
 
 /// The files of a job that was done, and what they are.
@@ -35,21 +35,21 @@ pub(super) const ARTIFACTS: [(&str, &str); 6] = [
     ("provenance.png", "image/png"),
     ("report.json", "application/json"),
 ];
-/// Between two attempts at a disk that refuses a job's end.
+/// Delay between attempts to store a job's end.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// One job at work.
+/// One running job.
 pub(super) struct Work {
     pub(super) service: Service,
     pub(super) host: Rc<Host>,
     pub(super) live: Arc<Live>,
     pub(super) id: JobId,
-    /// The sidecar is about to end.
+    /// The sidecar is shutting down.
     pub(super) leaving: Rc<Cell<bool>>,
 }
 
 impl Work {
-    /// Runs it to its end, or until it is put back.
+    /// Runs the job until it ends or is put back.
     pub(super) async fn run(self, orders: mpsc::Receiver<Order>) {
         let job = loop {
             match self.service.store.begin(self.id).await {
@@ -84,14 +84,14 @@ impl Work {
                     &json!({ "state": State::Queued, "requeued": true }),
                 );
                 if let Err(error) = self.service.store.requeue(self.id).await {
-                    // It counts as running on disk, and so will be begun again all the same.
+                    // On disk it still counts as running, so the next start runs it again.
                     tracing::warn!("{}: {error}", self.id);
                 }
             }
         }
     }
 
-    /// The stored job as the supervisor runs it.
+    /// Converts the stored job for the supervisor.
     async fn spec(&self, job: &Job) -> Result<Spec, Box<JobError>> {
         let internal = |error: String| JobError::own(Code::Internal, error, "");
         let options = &self.service.options;
@@ -135,7 +135,7 @@ impl Work {
         })
     }
 
-    /// What the store is told; nothing where the job is to be run again.
+    /// What to store; `None` if the job is to run again.
     async fn end(&self, report: Report) -> Option<Close> {
         let Some(error) = &report.error else {
             let store = self.service.store.clone();
@@ -171,7 +171,7 @@ impl Work {
     }
 }
 
-/// How a job ends.
+/// The end of a job.
 #[derive(Clone)]
 pub(super) struct Close {
     state: State,
@@ -181,7 +181,7 @@ pub(super) struct Close {
 }
 
 impl Close {
-    /// Badly.
+    /// A failure.
     pub(super) fn failed(error: &JobError) -> Self {
         Self {
             state: if error.code == Code::Cancelled {
@@ -197,7 +197,7 @@ impl Close {
 }
 
 impl Shared {
-    /// Puts a job's end into the store, however long the disk takes, and then on the board.
+    /// Stores a job's end, however long the disk takes, then shows it on the board.
     pub(super) async fn close(&self, id: JobId, live: &Live, mut close: Close) {
         loop {
             let outcome = match close.state {

@@ -1,4 +1,4 @@
-//! Ending → how a person may mend it.
+//! Suggests how a person can fix what ended a process.
 
 use nix::libc;
 use proto::message::{Code, Role};
@@ -27,7 +27,7 @@ pub(super) fn hint(ending: &Ending, code: Code) -> String {
         (Code::OutOfHostMemory, ..) => {
             "a smaller --texture-size or fewer or smaller views need less memory"
         }
-        // The supervisor's own hand is known.
+        // The supervisor did not send this signal itself.
         (Code::WorkerCrashed, _, Exit::Signal(libc::SIGKILL)) if ending.kill.is_none() => {
             "if nobody killed it, the machine ran out of memory: a smaller --texture-size or fewer views need less"
         }
@@ -39,7 +39,7 @@ pub(super) fn hint(ending: &Ending, code: Code) -> String {
         (Code::WorkerCrashed | Code::WorkerStalled | Code::GpuHang, Role::Bake, _) => {
             "kiln doctor shows adapters and drivers; --device cpu bakes without any driver"
         }
-        // Prepare is deterministic, so it is the input that leads there.
+        // Prepare is deterministic, so the input causes this.
         (Code::WorkerCrashed | Code::WorkerStalled, Role::Prepare, _) => {
             "the mesh or a picture probably triggers a bug: -v shows what prepare was doing"
         }

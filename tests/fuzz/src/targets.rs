@@ -1,4 +1,5 @@
-//! The targets. Each takes any bytes and tells whether they were accepted; each promise of a reader is an assertion here.
+//! The targets. Each takes any bytes and returns whether they were accepted. Guarantees of a reader are assertions
+//! here.
 
 mod packet;
 
@@ -40,7 +41,7 @@ pub use table::table;
 pub use transforms::transforms;
 pub use views::{arrays, views};
 
-/// A target's name, and what it does.
+/// A target's name and function.
 pub type Target = (&'static str, fn(&[u8]) -> bool);
 
 /// All targets, by the names of their binaries and of their folders of seeds.
@@ -63,10 +64,10 @@ pub const ALL: [Target; 16] = [
     ("arrays", arrays),
 ];
 
-/// A line that a terminal shows as it is.
+/// Asserts that a terminal shows the line as it is.
 ///
 /// # Panics
-/// If it is not one.
+/// If it does not.
 pub(crate) fn harmless(line: &str) {
     assert!(!line.chars().any(char::is_control), "{line:?}");
 }

@@ -1,4 +1,4 @@
-//! What can be wrong with a safetensors file, as the user is told.
+//! Errors of safetensors files, as reported to the user.
 
 use proto::message::Code;
 

@@ -1,4 +1,4 @@
-//! `vertices`, `faces` and `uvs` → [`RawMesh`], as from mesh files.
+//! Reads `vertices`, `faces` and `uvs` as a [`RawMesh`], as mesh files are read.
 
 use proto::limits::{MAX_TRIANGLES, MAX_VERTICES};
 use proto::message::Phase;

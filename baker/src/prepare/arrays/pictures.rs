@@ -1,4 +1,4 @@
-//! One slice of `observations`, and of `masks` → a [`Picture`]. Reads in pieces, so that it holds a megabyte beside the
+//! Reads one slice of `observations` or `masks` as a [`Picture`], in pieces, so that it holds a megabyte beside the
 //! pixels.
 //!
 //! Floats are rounded to the nearest of 256 steps (TRELLIS truncates, which darkens by half a step). A U8 mask counts

@@ -1,5 +1,5 @@
-//! Files written here against their meaning: cameras by the formulas of the programs that write them, pictures by a
-//! function of position.
+//! Checks files written here against their meaning: cameras by the formulas of the programs that write them, pictures
+//! by a function of position.
 
 mod bad;
 mod write;

@@ -1,4 +1,4 @@
-//! `cameras.bin` and `images.bin` → cameras and images. Numbers are little-endian and unpadded.
+//! Reads `cameras.bin` and `images.bin`. Numbers are little-endian and unpadded.
 
 use std::collections::HashMap;
 

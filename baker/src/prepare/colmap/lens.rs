@@ -1,4 +1,4 @@
-//! A camera model with its parameters → a lens, where `OpenCV`'s radial and tangential model covers it.
+//! Converts a camera model with its parameters to a lens, where `OpenCV`'s radial and tangential model covers it.
 
 use proto::message::Code;
 

@@ -1,6 +1,5 @@
-//! `cameras.txt` and `images.txt` → cameras and images. Empty lines and lines that begin with `#` are skipped, as
-//! COLMAP does. The line of points after an image is skipped, and checked: if it were missing, every second image would
-//! be skipped.
+//! Reads `cameras.txt` and `images.txt`. Skips empty lines and lines that begin with `#`, as COLMAP does. The line of
+//! points after an image is skipped, but checked: if it were missing, every second image would be skipped.
 
 use std::collections::HashMap;
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! An accessor of a glTF document → its elements as floats or indices, one at a time.
+//! Reads the elements of a glTF accessor as floats or indices, one at a time.
 //!
 //! [`Elements::open`] checks every number of the accessor, its views and its sparse part against the bytes present.
 //! Afterwards reading an element cannot fail, and nothing is allocated. The `gltf` crate's readers trust these numbers

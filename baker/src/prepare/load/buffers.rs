@@ -1,4 +1,4 @@
-//! Buffers and buffer views of a glTF document → bytes, with bounds checked before anything is read.
+//! Provides the bytes of a glTF document's buffers and buffer views, with bounds checked before anything is read.
 //!
 //! A buffer is the GLB's binary chunk, a `data:` URI or a file beneath the mesh's folder; nothing is fetched. Each is
 //! loaded when a view first needs it, so images are never read here.

@@ -1,4 +1,4 @@
-//! glTF and GLB → triangles of the default scene, in world coordinates.
+//! Reads the triangles of a glTF's or GLB's default scene in world coordinates.
 //!
 //! The `gltf` crate supplies the JSON types. Every reference between them or into bytes is checked here and in the
 //! files beside: the crate's validation indexes before it checks, and its readers trust counts. `serde_json`'s depth

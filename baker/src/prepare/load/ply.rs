@@ -1,4 +1,4 @@
-//! PLY, ASCII and binary of both byte orders → triangles.
+//! Reads the triangles of a PLY, ASCII or binary in either byte order.
 //!
 //! Polygons become fans, triangle strips their triangles. Texture coordinates come from the vertices (`s t`, `u v`, `texture_u texture_v`) or from a
 //! `texcoord` list of each face, which takes precedence. v points up in PLY and down here. Other elements and

@@ -1,4 +1,4 @@
-//! JPEG → RGBA, and whether EXIF asks to rotate it. Strict: what the decoder would only repair is refused.
+//! Decodes JPEG to RGBA and reads its EXIF orientation. Strict: what the decoder would only repair is refused.
 
 use image::metadata::Orientation;
 use zune_jpeg::JpegDecoder;

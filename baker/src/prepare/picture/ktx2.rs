@@ -1,4 +1,4 @@
-//! KTX2 with Basis Universal, the pictures of `KHR_texture_basisu` → RGBA of its levels.
+//! Decodes KTX2 with Basis Universal, the pictures of `KHR_texture_basisu`, to RGBA levels.
 //!
 //! The whole header is checked before the transcoder sees a byte: one picture, ETC1S or UASTC, levels within the file
 //! and of the size that their texels need. Zstandard is decompressed into exactly that many bytes. The transcoder gets

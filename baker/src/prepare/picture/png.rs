@@ -1,4 +1,5 @@
-//! PNG → RGBA, and whether EXIF asks to rotate it: all colour types and depths, palettes, transparent colours, Adam7.
+//! Decodes PNG to RGBA and reads its EXIF orientation: all colour types and depths, palettes, transparent colours,
+//! Adam7.
 
 use std::io::Cursor;
 

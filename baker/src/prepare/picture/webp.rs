@@ -1,4 +1,4 @@
-//! WebP, lossy or lossless → RGBA, and whether EXIF asks to rotate it.
+//! Decodes WebP, lossy or lossless, to RGBA and reads its EXIF orientation.
 
 use std::io::Cursor;
 

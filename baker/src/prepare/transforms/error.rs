@@ -221,7 +221,9 @@ impl Problem {
             Self::Aspect { .. } => {
                 "the camera belongs to a picture of another shape: w and h, or the file, are wrong"
             }
-            Self::OtherSize { .. } => "give w and h, the size of the pictures that fl_x, cx and cy were measured on",
+            Self::OtherSize { .. } => {
+                "give w and h, the size of the pictures that fl_x, cx and cy were measured on"
+            }
             Self::Contradiction { .. } => {
                 "make w, h and fl_x those of one picture size, or leave camera_angle_x out"
             }

@@ -1,4 +1,5 @@
-//! Focal length or field of view, principal point and stated size → intrinsics for a picture of a given size.
+//! Computes intrinsics for a picture of a given size from focal length or field of view, principal point and stated
+//! size.
 //!
 //! On each axis the frame overrides the file, and a focal length overrides an angle. With `w` and `h`, lengths are in
 //! pixels of that size and scale with the picture, which must have the same shape. Without them, lengths are in pixels

@@ -1,4 +1,4 @@
-//! `transform_matrix`, camera to world with OpenGL axes → world to camera with `OpenCV` axes.
+//! Converts `transform_matrix`, camera to world with OpenGL axes, to world to camera with `OpenCV` axes.
 //!
 //! The axes differ by the sign of y and z: for camera to world `(C, c)`, `R = diag(1, -1, -1) · Cᵀ` and `t = -R c`. A
 //! uniform scale in C (instant-ngp) moves no pixel of a pinhole camera and is removed. The rest must be a rotation up

@@ -1,4 +1,4 @@
-//! The mesh's own texture coordinates → the mesh that is baked, or why they cannot be used.
+//! Bakes onto the mesh's own texture coordinates, or says why they cannot be used.
 //!
 //! They must be within [0, 1], since a baked texture does not repeat, and must have area. Overlapping charts are baked
 //! with a warning, since one texel then shows two places. With pages, each triangle must lie in one UDIM tile, which

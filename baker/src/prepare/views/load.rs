@@ -1,5 +1,5 @@
-//! One frame of `transforms.json`, or one image of a COLMAP model: its files' bytes → a decoded, masked picture with
-//! its camera.
+//! Decodes and masks the picture of one frame of `transforms.json`, or of one image of a COLMAP model, and gives it its
+//! camera.
 
 use proto::limits::MAX_IMAGE_FILE_BYTES;
 use proto::message::{Code, Failure, Refusal};

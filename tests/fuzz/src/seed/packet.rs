@@ -183,7 +183,7 @@ fn sandbox() -> Sandbox {
 
 fn adapter() -> AdapterInfo {
     AdapterInfo {
-        // A terminal would change its colour.
+        // This would change a terminal's colour.
         name: "llvm\u{1b}[31mpipe\n".to_owned(),
         backend: "vulkan".to_owned(),
         kind: "software".to_owned(),
@@ -191,7 +191,7 @@ fn adapter() -> AdapterInfo {
     }
 }
 
-/// One of each role.
+/// One per role.
 pub(super) fn summaries() -> [Done; 3] {
     let times = vec![PhaseTime {
         phase: Phase::Raster,

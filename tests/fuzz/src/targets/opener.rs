@@ -1,6 +1,6 @@
-//! What prepare asks for by name: nothing is opened but regular files beneath the folder, of a kind that a mesh is made of.
+//! Names that prepare asks for: only regular files beneath the folder, of kinds that a mesh refers to, are opened.
 //!
-//! The folder is real: files that may be opened, files that may not, and links that stay and that leave.
+//! The folder is real. It has files that may be opened, files that may not, and links that stay inside or leave.
 
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
@@ -17,9 +17,9 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::harmless;
 
-/// What every file that may be opened holds, and nothing else does.
+/// The contents of every file that may be opened, and of no other.
 const GOOD: &[u8] = b"good";
-/// What the user named: it has no ending that is listed.
+/// The file that the user named: its ending is not listed.
 const NAMED: &str = "mesh";
 
 struct Place {
@@ -28,7 +28,7 @@ struct Place {
     input: Input,
 }
 
-/// Parts of paths: guessing ".ssh" letter by letter finds nothing.
+/// Parts of paths, since letters alone would hardly form ".ssh".
 const PARTS: [&str; 16] = [
     "\0",
     "..",
@@ -48,7 +48,7 @@ const PARTS: [&str; 16] = [
     "root",
 ];
 
-/// Two bytes of a limit, then the name: letters, and bytes from 128 on for [`PARTS`].
+/// Input: two bytes of a limit, then the name: letters, and bytes from 128 on for [`PARTS`].
 #[must_use]
 pub fn opener(bytes: &[u8]) -> bool {
     let Some((limit, name)) = bytes.split_first_chunk::<2>() else {
@@ -89,7 +89,7 @@ pub fn opener(bytes: &[u8]) -> bool {
     true
 }
 
-/// The words for it are one line, once the name is made printable.
+/// Asserts that the refusal is one line once the name is made printable.
 fn refused(refusal: &Refusal, name: &str) {
     harmless(&refusal.to_string());
     if name == NAMED || name == "inner.bin" {

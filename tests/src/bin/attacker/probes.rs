@@ -1,7 +1,8 @@
-//! The attempts, each with what must come of it in prepare and encode, in a bake before it is sealed, and in a sealed one.
+//! The attempts, with the required outcome of each in prepare and encode, in a bake before it is sealed, and in a
+//! sealed one.
 //!
-//! Every one is harmless where it succeeds, for the run without a sandbox that shows what these are worth: arguments are such
-//! that the machine stays as it is.
+//! Every attempt is harmless if it succeeds, since they also run without a sandbox: their arguments leave the machine
+//! unchanged.
 
 use std::ffi::{CStr, CString};
 use std::fmt;
@@ -13,18 +14,18 @@ use proto::sandbox::Stage;
 
 use crate::sys::call;
 
-/// What came of an attempt.
+/// The outcome of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Got {
-    /// The call was answered with this error.
+    /// The call failed with this error.
     Errno(i32),
     /// The filter trapped this call (`SIGSYS`, with a handler).
     Trapped(i64),
-    /// The process was killed by this signal; SIGSYS without a handler's word is the filter's.
+    /// This signal killed the process. SIGSYS without a handler's report comes from the filter.
     Signal(i32),
     /// It succeeded.
     Success,
-    /// Neither.
+    /// Anything else.
     Odd(String),
 }
 
@@ -55,31 +56,31 @@ impl fmt::Display for Got {
     }
 }
 
-/// What must come of it.
+/// The required outcome.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Must {
-    /// This error.
+    /// Fails with this error.
     Fail(i32),
     /// One of two errors.
     FailEither(i32, i32),
-    /// Trapped, as this call.
+    /// Trapped as this call.
     Trap(i64),
     /// Killed by the filter.
     Die,
     /// Killed by this signal.
     Signal(i32),
-    /// It works: what an honest worker does.
+    /// Succeeds: an honest worker does it.
     Work,
-    /// Not asked of this role.
+    /// Not tried in this role.
     NotAsked,
 }
 
-/// What lies on descriptor 0.
+/// What is on descriptor 0.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Stdin {
-    /// Memory that can be written.
+    /// Writable memory.
     Open,
-    /// Memory as a table is handed down.
+    /// Sealed memory, as a table is handed down.
     Frozen,
 }
 
@@ -87,19 +88,19 @@ pub(crate) enum Stdin {
 #[derive(Debug)]
 pub(crate) struct Probe {
     pub(crate) name: &'static str,
-    /// In prepare and encode.
+    /// Outcome in prepare and encode.
     work: Must,
-    /// In bake, sealed.
+    /// Outcome in a sealed bake.
     bake: Must,
-    /// In bake, before it is sealed.
+    /// Outcome in a bake before it is sealed.
     start: Must,
     pub(crate) stdin: Stdin,
-    /// Counts: the others show that honest work goes on.
+    /// Counts as an escape; other attempts show that honest work is possible.
     pub(crate) escape: bool,
     pub(crate) act: fn(&Place) -> Result<i64, i32>,
 }
 
-/// Before the seal nothing is trapped: what a sealed bake traps is answered with an error.
+/// The outcome before the seal: calls that a sealed bake traps fail with an error instead.
 const fn unsealed(sealed: Must) -> Must {
     match sealed {
         Trap(_) => Fail(EACCES),
@@ -133,18 +134,18 @@ impl Probe {
     }
 }
 
-/// Where the attacker is.
+/// The attacker's surroundings.
 #[derive(Debug)]
 pub(crate) struct Place {
-    /// Its parent: the process that a worker's supervisor would be.
+    /// Pid of its parent, in place of a supervisor.
     parent: u64,
-    /// A name that nothing has.
+    /// A name that does not exist.
     fresh: CString,
-    /// Memory, a semaphore and a queue of System V, the parent's.
+    /// The parent's System V memory, semaphore and queue.
     shared: [u64; 3],
-    /// A file of the user's beside the manifest that `VK_DRIVER_FILES` names.
+    /// A user's file beside the manifest that `VK_DRIVER_FILES` names.
     beside_manifest: CString,
-    /// A file of the user's in the first folder of `LD_LIBRARY_PATH`.
+    /// A user's file in the first folder of `LD_LIBRARY_PATH`.
     beside_library: CString,
 }
 
@@ -182,7 +183,7 @@ impl Drop for Place {
         call(libc::SYS_semctl, &[semaphore, 0, remove, 0]).expect("removed");
         call(libc::SYS_msgctl, &[queue, remove, 0]).expect("removed");
         let path = self.fresh.to_str().expect("ascii");
-        // Whatever succeeded without a sandbox.
+        // Removes what an attempt without a sandbox created.
         if std::fs::remove_file(path)
             .or_else(|_| std::fs::remove_dir(path))
             .is_err()
@@ -206,7 +207,7 @@ fn open(path: &CStr, flags: u64) -> Result<i64, i32> {
     call(libc::SYS_openat, &[AT_FDCWD, path, flags, 0o600])
 }
 
-/// Calls that `libc` has no names for; their numbers are the same on every machine.
+/// Calls without a name in `libc`; their numbers are the same on every machine.
 const FCHMODAT2: i64 = 452;
 const LISTMOUNT: i64 = 458;
 const LSM_LIST_MODULES: i64 = 461;
@@ -217,7 +218,7 @@ const REMOVEXATTRAT: i64 = 466;
 const OPEN_TREE_ATTR: i64 = 467;
 const FILE_GETATTR: i64 = 468;
 const FILE_SETATTR: i64 = 469;
-/// Of `fcntl` and `ioctl`.
+/// Commands of `fcntl` and `ioctl`.
 const F_SETOWN_EX: u64 = 15;
 const FIOSETOWN: u64 = 0x8901;
 const IOPRIO_WHO_PROCESS: u64 = 1;

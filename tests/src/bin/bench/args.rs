@@ -8,9 +8,9 @@ use crate::gpu::Axis;
 
 /// Bakes sets of views with the kiln beside this program and prints a table: quality, seconds per stage, peak memory.
 ///
-/// A set is a folder with `mesh_nouv.glb` (and `mesh_uv.glb` for --keep-uvs), transforms.json with the views to bake from, and
-/// `transforms_test.json` with views to measure with. A file kiln.json with {"blend": "srgb"} says that its views blend encoded
-/// colours, as Gaussian splats do; a set with "splat" in its name is taken to do so.
+/// A set is a folder with `mesh_nouv.glb` (and `mesh_uv.glb` for --keep-uvs), `transforms.json` with the views to bake
+/// from, and `transforms_test.json` with the views to measure with. A file kiln.json with {"blend": "srgb"} states that
+/// its views blend encoded colours, as Gaussian splats do; a set with "splat" in its name is taken to do so.
 #[derive(Debug, Parser)]
 #[command(name = "bench", max_term_width = 100)]
 pub(crate) struct Args {
@@ -35,7 +35,7 @@ pub(crate) struct Args {
     /// With --gpu: only the smallest size of each, to see that it runs.
     #[arg(long, requires = "gpu")]
     pub(crate) smallest: bool,
-    /// With --gpu: where the curves go.
+    /// With --gpu: file for the picture of the curves.
     #[arg(
         long,
         value_name = "FILE",
@@ -43,7 +43,7 @@ pub(crate) struct Args {
         requires = "gpu"
     )]
     pub(crate) picture: PathBuf,
-    /// Keep the GLBs and reports in this folder; with --gpu, what they were made from, too.
+    /// Keep the GLBs and reports in this folder; with --gpu, also their inputs.
     #[arg(long, value_name = "FOLDER")]
     pub(crate) keep: Option<PathBuf>,
     /// The program under test.
@@ -56,18 +56,18 @@ pub(crate) struct Args {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum QualityArg {
-    /// Seconds on two cores.
+    /// Takes seconds on two cores.
     Draft,
     /// The default.
     Standard,
     /// More samples and iterations.
     Best,
-    /// One row for each of them.
+    /// One row per quality.
     All,
 }
 
 impl QualityArg {
-    /// The words of `kiln bake --quality`.
+    /// The values of `kiln bake --quality`.
     pub(crate) fn names(self) -> &'static [&'static str] {
         match self {
             Self::Draft => &["draft"],

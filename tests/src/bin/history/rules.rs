@@ -1,18 +1,18 @@
-//! A history → the promises that were broken in it.
+//! Checks a history for broken guarantees.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use kiln_tests::history::{Expect, Line};
 use serde_json::Value;
 
-/// No role is started more often.
+/// Most starts of a role.
 const MAX_STARTS: u64 = 4;
-/// A job that crashes is not given more chances than this.
+/// Most crashes of a job before it must end.
 const MAX_CRASHES: usize = 2;
-/// After the supervisor's end.
+/// Time after the supervisor's end within which its workers must be gone.
 const WORKERS_GONE_US: u64 = 30_000_000;
 
-/// What is known of a job.
+/// The known state of a job.
 #[derive(Default)]
 struct Job<'a> {
     expect: Option<Expect>,
@@ -20,13 +20,13 @@ struct Job<'a> {
     starts: BTreeMap<String, u64>,
     terminal: Vec<&'a Value>,
     digest: Option<&'a str>,
-    /// Its supervisor was killed by the torture.
+    /// The torture killed its supervisor.
     orphaned: bool,
-    /// A worker of it opened an adapter.
+    /// One of its workers opened an adapter.
     opened: bool,
 }
 
-/// Every broken promise, one line each.
+/// Every broken guarantee, one line each.
 pub(crate) fn broken(lines: &[Line]) -> Vec<String> {
     let mut broken = Vec::new();
     let mut jobs: BTreeMap<&str, Job<'_>> = BTreeMap::new();
@@ -142,7 +142,7 @@ fn ended(name: &str, job: &Job<'_>, broken: &mut Vec<String>) {
     }
 }
 
-/// A failure says everything that a person needs.
+/// Checks that a failure reports everything that a person needs.
 fn evidence(job: &Job<'_>, error: &Value, say: &mut impl FnMut(String)) {
     let text = |key: &str| error[key].as_str().unwrap_or_default();
     for key in ["code", "class", "message"] {
@@ -316,7 +316,7 @@ mod tests {
         assert_eq!(broken(&failed()), Vec::<String>::new());
     }
 
-    /// Each promise, broken once.
+    /// Breaks each guarantee once.
     #[test]
     fn every_broken_promise_is_seen() {
         let seen = |lines: &[Line], words: &str| {

@@ -70,7 +70,6 @@ pub(crate) fn measure(kills: usize) -> Found {
     }
 }
 
-/// Number of jobs in the store.
 fn stored(sidecar: &Sidecar) -> usize {
     let (mut count, mut cursor) = (0, String::new());
     loop {

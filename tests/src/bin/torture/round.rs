@@ -30,7 +30,6 @@ pub(crate) enum Kind {
 
 /// What a healthy saboteur makes with one view held out.
 
-/// See the head of the program.
 #[derive(Debug)]
 pub(crate) struct Torture {
     writer: Writer,
@@ -356,7 +355,6 @@ fn entry(job: &Job, kind: Kind) -> Value {
     entry
 }
 
-/// The sample of the repository.
 fn data() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("data/spot")
 }

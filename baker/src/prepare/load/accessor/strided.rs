@@ -1,4 +1,4 @@
-//! Bytes of a buffer view → elements at a stride. Bounds are checked once, before the first element is read.
+//! Reads elements of a buffer view at a stride. Bounds are checked once, before the first element is read.
 
 use gltf::json::accessor::ComponentType;
 

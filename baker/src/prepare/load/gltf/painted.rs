@@ -1,4 +1,4 @@
-//! glTF and GLB → the mesh and the base colour pictures of its materials.
+//! Reads a glTF's or GLB's mesh with the base colour pictures of its materials.
 //!
 //! Pictures lie in a buffer view, a `data:` URI or a file beneath the mesh's folder. The decoders of the views read
 //! them, with the same limits. The base colour factor is multiplied in. A material without a picture gets a texel of

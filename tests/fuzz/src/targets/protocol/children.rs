@@ -1,5 +1,5 @@
-//! Three children and the supervisor's state for them, beside a plain model of what has happened: [`Children::step`] does
-//! one thing and asserts that both agree.
+//! Three children, the supervisor's state for them, and a plain model of what has happened. [`Children::step`] does one
+//! thing and asserts that both agree.
 
 use std::collections::{HashMap, HashSet};
 use std::io::{Read, Write};
@@ -33,12 +33,12 @@ use crate::targets::harmless;
 struct Child {
     dispatcher: Dispatcher,
     watch: Watch,
-    /// What a bake is asked to make.
+    /// The product that a bake must make.
     product: Product,
     warmed: bool,
     ready: bool,
     compiled: bool,
-    /// What it asked for and has not got.
+    /// Its open request.
     question: Option<Question>,
     answered: bool,
     started: bool,
@@ -55,15 +55,15 @@ struct Granted {
     filled: bool,
 }
 
-/// See the head of this file.
+/// The children and both states; see the head of this file.
 pub(super) struct Children {
     spec: &'static Spec,
     tables: TableStore,
     report: Report,
-    /// By role; none: not spawned.
+    /// By role; `None` if not spawned.
     children: [Option<Child>; 3],
     granted: HashMap<Table, Granted>,
-    /// Filled views in their order.
+    /// Filled views in order.
     views: Vec<(u32, bool)>,
     finished: bool,
 }
@@ -89,7 +89,7 @@ impl Children {
         children
     }
 
-    /// The job's result is complete.
+    /// Whether the job's result is complete.
     pub(super) fn finished(&self) -> bool {
         self.finished
     }
@@ -164,13 +164,13 @@ impl Children {
         }
     }
 
-    /// As `job/hear.rs` does, for a child that has said hello.
+    /// Handles a packet as `job/hear.rs` does, for a child that has sent its hello.
     fn packet(&mut self, role: Role, packet: FromChild) -> Result<(), Violation> {
         let Some(child) = &mut self.children[role as usize] else {
             return Ok(());
         };
         match packet {
-            // No job here leaves the texture's edge to it.
+            // No job here lets prepare choose the texture size.
             FromChild::Hello { .. } | FromChild::Chosen { .. } => Err(Violation),
             FromChild::Allocate { .. } | FromChild::Filled { .. } | FromChild::Verified { .. }
                 if !child.dispatcher.started() =>
@@ -224,7 +224,7 @@ impl Children {
                 );
                 expected.then_some(()).ok_or(Violation)
             }
-            // Nothing is kept here.
+            // Pipelines are not cached here.
             FromChild::Allocate {
                 table: Table::Pipelines,
                 ..
@@ -383,7 +383,7 @@ impl Children {
         Ok(())
     }
 
-    /// As `job/hear.rs` hands a file down; what may be opened is target `opener`'s matter.
+    /// Hands a file down as `job/hear.rs` does. The target `opener` tests which files may be opened.
     fn opened(&mut self, role: Role) {
         if let Some(child) = &mut self.children[role as usize]
             && child.question.take().is_some()
@@ -392,7 +392,7 @@ impl Children {
         }
     }
 
-    /// What `job/bury.rs` does with a death before the answer, as long as a retry is left.
+    /// Handles a death before the answer as `job/bury.rs` does while a retry is left.
     fn dies(&mut self, role: Role) {
         let Some(child) = &mut self.children[role as usize] else {
             return;
@@ -400,7 +400,7 @@ impl Children {
         if child.answered {
             return;
         }
-        // The last rung of the ladder is climbed at once, and left again: both products are tried.
+        // Takes the ladder's last rung at once, and leaves it again, so that both products are tested.
         let product = match child.product {
             Product::Texture => Product::VertexColours,
             Product::VertexColours => Product::Texture,
@@ -436,7 +436,7 @@ impl Children {
         }
     }
 
-    /// What a child writes to memory that it was granted; frozen memory takes nothing.
+    /// A child writes to memory that it was granted; frozen memory refuses.
     fn write(&mut self, table: Table, bytes: &[u8]) {
         let Some(granted) = self.granted.get(&table) else {
             return;
@@ -473,7 +473,7 @@ impl Children {
         }
     }
 
-    /// The report is JSON, and the closing lines are harmless, whatever the children said.
+    /// Asserts that the report is JSON and the closing lines are harmless, whatever the children sent.
     pub(super) fn report(&mut self) {
         self.report.close(Duration::from_secs(1), None);
         let json: Result<Value, _> = serde_json::from_slice(&self.report.to_json());
@@ -569,7 +569,7 @@ impl Child {
     }
 }
 
-/// Whoever reads the report may show any text of it.
+/// Asserts that any text of the report can be shown.
 fn printable_texts(json: &Value) {
     match json {
         Value::String(text) => harmless(text),

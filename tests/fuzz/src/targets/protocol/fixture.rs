@@ -1,4 +1,5 @@
-//! What the model of the children takes for granted: whose tables are whose, the least of each, and good words of each role.
+//! Facts for the model of the children: which role writes each table, the smallest tables, and valid messages of each
+//! role.
 
 use std::sync::OnceLock;
 
@@ -13,7 +14,7 @@ use supervisor::job::Spec;
 
 const TEXTURE_SIZE: u32 = 256;
 
-/// Who writes a table.
+/// The role that writes a table.
 pub(super) fn owner(table: Table) -> Role {
     match table {
         Table::Mesh | Table::Surface | Table::View(_) => Role::Prepare,
@@ -33,7 +34,7 @@ pub(super) fn owner(table: Table) -> Role {
     }
 }
 
-/// The least that a table can have: one triangle, one pixel.
+/// The smallest size of a table: one triangle, one pixel.
 #[must_use]
 pub fn least(table: Table) -> u64 {
     match table {
@@ -55,7 +56,7 @@ pub fn least(table: Table) -> u64 {
     }
 }
 
-/// A good view of one pixel.
+/// A valid view of one pixel.
 pub(super) fn view(index: u32, holdout: bool) -> View {
     View {
         index,
@@ -74,7 +75,7 @@ pub(super) fn view(index: u32, holdout: bool) -> View {
     }
 }
 
-/// A summary of the role's own kind.
+/// A summary of the role's kind.
 pub(super) fn done(role: Role, fit: u8, holdout: u8) -> Done {
     match role {
         Role::Prepare => Done::Prepare(PrepareSummary {
@@ -137,7 +138,7 @@ pub(super) fn done(role: Role, fit: u8, holdout: u8) -> Done {
     }
 }
 
-/// A job, made once, with a preview or without: as the command line makes it.
+/// A job as the command line makes it, with or without a preview; made once.
 pub(super) fn spec(preview: bool) -> &'static Spec {
     static SPECS: [OnceLock<Box<Spec>>; 2] = [OnceLock::new(), OnceLock::new()];
     SPECS[usize::from(preview)].get_or_init(|| {
