@@ -42,9 +42,9 @@ use std::time::Instant;
 
 use proto::message::{AdapterInfo, Phase, Role};
 use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval};
 
+use self::commit::Staging;
 use self::running::{EVENTS, Running};
 use crate::child::{ChildEvent, ChildId, Launcher};
 use crate::error::JobError;
@@ -90,7 +90,7 @@ struct Job<'a> {
     held: Vec<Held>,
     /// Actions that are decided and not done yet.
     todo: VecDeque<life::Action>,
-    staging: Option<JoinHandle<Result<Batch, Box<JobError>>>>,
+    staging: Option<Staging>,
     staged: Option<Batch>,
     children: u32,
     starts: HashMap<Role, u32>,
@@ -192,11 +192,9 @@ pub async fn run(
 }
 
 /// The files that another thread is writing.
-async fn written(
-    staging: &mut Option<JoinHandle<Result<Batch, Box<JobError>>>>,
-) -> Result<Batch, Box<JobError>> {
+async fn written(staging: &mut Option<Staging>) -> Result<Batch, Box<JobError>> {
     match staging {
-        Some(handle) => commit::joined(handle.await),
+        Some(staging) => commit::written(staging).await,
         None => std::future::pending().await,
     }
 }

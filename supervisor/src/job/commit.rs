@@ -2,8 +2,7 @@
 
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::Builder;
+use std::sync::Arc;
 use std::time::Instant;
 
 use proto::blob::{Blob, BlobReader};
@@ -11,7 +10,6 @@ use proto::job::Container;
 use proto::message::{Code, Sha256, Table};
 use sha2::{Digest as _, Sha256 as Hash};
 use tokio::sync::oneshot;
-use tokio::task::{JoinError, JoinHandle};
 
 use super::kind::Kind;
 use super::spec::{MapTargets, Spec, rejected};
@@ -19,6 +17,7 @@ use crate::error::JobError;
 use crate::output::{self, Given, Staged, Target};
 use crate::report::{FileEntry, Report};
 use crate::table_store::TableStore;
+use crate::workers;
 
 /// Complete files that wait for their names.
 #[derive(Debug)]
@@ -35,13 +34,13 @@ impl Batch {
     }
 }
 
-/// Writes every file beside its target, on a thread of its own: disks block. Enters them into the report.
+/// Writes every file beside its target, on another thread: disks block. Enters them into the report.
 pub(super) fn stage(
     kind: Kind<'_>,
     tables: &TableStore,
     report: &mut Report,
     started: Instant,
-) -> JoinHandle<Result<Batch, Box<JobError>>> {
+) -> Staging {
     let (mut files, mut drawn, mut written_report) = (Vec::new(), Vec::new(), None);
     match kind {
         Kind::Bake(spec) => {
@@ -64,7 +63,7 @@ pub(super) fn stage(
         report.close(started.elapsed(), None);
         (target, report.to_json())
     });
-    apart(move || {
+    workers::run(move || {
         let mut staged = Vec::new();
         for (folder, view, file) in drawn {
             staged.push(copy(&rejected(&folder, view)?, &file)?);
@@ -175,43 +174,13 @@ impl Read for Hashed<'_> {
     }
 }
 
-/// Runs `work` on a thread of its own or, where there is no room for a thread, here and now: a disk that blocks then blocks
-/// the signals, too, which is better than no result. (`spawn_blocking` panics.)
-fn apart(
-    work: impl FnOnce() -> Result<Batch, Box<JobError>> + Send + 'static,
-) -> JoinHandle<Result<Batch, Box<JobError>>> {
-    let work = Arc::new(Mutex::new(Some(work)));
-    let take = |work: &Mutex<Option<_>>| work.lock().unwrap_or_else(PoisonError::into_inner).take();
-    let (sender, receiver) = oneshot::channel();
-    let theirs = Arc::clone(&work);
-    let thread = Builder::new().name("staging".to_owned()).spawn(move || {
-        // A receiver that is gone needs no answer: dropping the files removes them.
-        drop(take(&theirs).map(|work| sender.send(work())));
-    });
-    let here = thread.err().and_then(|error| {
-        tracing::debug!(%error, "no thread for the staging");
-        take(&work).map(|work| work())
-    });
-    tokio::spawn(async move {
-        let lost = |_gone| {
-            JobError::own(
-                Code::Internal,
-                "writing the result ended without a word",
-                "",
-            )
-        };
-        match here {
-            Some(result) => result,
-            None => receiver.await.map_err(lost)?,
-        }
-    })
-}
+/// What a writing thread gives.
+pub(super) type Staging = oneshot::Receiver<Result<Batch, Box<JobError>>>;
 
 /// The writing thread's result; its panic is a failure of the job, not of the supervisor.
-pub(super) fn joined(
-    joined: Result<Result<Batch, Box<JobError>>, JoinError>,
-) -> Result<Batch, Box<JobError>> {
-    joined.map_err(|error| {
-        JobError::own(Code::Internal, format!("writing the result: {error}"), "")
-    })?
+pub(super) async fn written(staging: &mut Staging) -> Result<Batch, Box<JobError>> {
+    staging.await.unwrap_or_else(|_gone| {
+        let message = "writing the result ended without a word";
+        Err(JobError::own(Code::Internal, message, ""))
+    })
 }
