@@ -246,13 +246,12 @@ impl Sweep<'_, '_, '_> {
     /// Fits a band on the course of the pilot fit. If its rows do not fit, its halves are next.
     fn band(&mut self, band: Window, course: &Course) -> Result<(), Failure> {
         let context = self.context;
-        let given = match self.next.take().map(ScopedJoinHandle::join) {
-            None => Ok(context
-                .stages
-                .step(Phase::Raster, "what is given", || Given::of(context, &band))),
-            Some(given) => given,
+        let next = self.next.take();
+        let given = || match next.map(ScopedJoinHandle::join) {
+            None => Given::of(context, &band),
+            Some(given) => given.unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
         };
-        let given = given.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let given = context.stages.step(Phase::Raster, "what is given", given);
         let Some(begun) = self.begin(given, None)? else {
             let halves = self.parts.halves(&band).ok_or_else(|| too_small(&band))?;
             self.bands.extend(halves.into_iter().rev());
