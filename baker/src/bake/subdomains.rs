@@ -19,6 +19,9 @@
 //! all over it. The adapter's buffers are only as large as a band, so textures that its memory cannot hold can be
 //! fitted.
 //!
+//! A band whose rows do not fit after all is halved, down to one line of squares. Below that, the bake fails for lack of
+//! memory.
+//!
 //! Texels of a band that no pixel shows start from what the strips, the bands before it and its own pixels say of the
 //! surface there.
 //!

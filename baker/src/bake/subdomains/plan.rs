@@ -15,7 +15,7 @@ use super::shown::{rows_drawn, shown_by_square};
 
 /// Margin of a band on each side, in texels.
 const MARGIN: u32 = 8;
-/// Least height of a band in texels: below, most of the work would be for its margins.
+/// Least height of a planned band in texels: below, most of the work would be for its margins.
 const LEAST_BAND: u32 = 32;
 /// The pilot fit's strips are one line in so many, or in as many as there are bands.
 const ONE_IN: u32 = 8;
