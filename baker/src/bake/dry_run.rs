@@ -13,24 +13,23 @@ mod seconds;
 
 use std::mem::ManuallyDrop;
 use std::os::fd::OwnedFd;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use proto::job::{BakeJob, Product, TextureFormat};
 use proto::message::{Code, Failure, Phase};
 use proto::plan::{BakePlan, RowsHeld};
 use proto::table::{LayerSet, Surface};
 
-use super::atlas::Atlas;
-use super::backend::BackendError;
+use super::backend::{BackendError, RowMemory};
 use super::decimate::{Decimation, Decimator, Decision};
 use super::error::failure;
 use super::fit::passes;
-use super::fit_context::ties;
-use super::gpu::dry_run::{Counts, DryRun, account};
+use super::fit_context::{Model, ties};
+use super::gpu::dry_run::{Counts, DryRun, Rates, account};
+use super::gpu::pipelines::Pipelines;
+use super::row_cache::RowBudget;
 use super::plan::Plan;
 use super::role::surface;
-use super::row_cache::RowBudget;
-use super::scene::Scene;
 use super::subdomains::Subdomains;
 use super::surface::Original;
 use super::view_source::{HandedViews, Unwrapped, ViewSource};
@@ -39,7 +38,8 @@ use super::window::Window;
 use super::{gpu, layers, native, refine};
 use crate::memory::peak_rss_kib;
 use crate::pace;
-use crate::progress::{Progress, each, unit};
+use crate::progress::{Progress, Stages, each, unit};
+use crate::memory::peak_rss_kib;
 use crate::session::Session;
 use sample::Sample;
 use seconds::Load;
@@ -67,14 +67,14 @@ pub fn run(
     plan(surface, warm, job, format, session, &mut views)
 }
 
-/// Plans the bake of the views that `view_source` yields.
+/// Plans the bake of the views that `source` yields.
 fn plan(
     surface: Surface,
     warm: Warm,
     job: &BakeJob,
     format: TextureFormat,
     progress: &dyn Progress,
-    supply: &mut impl ViewSource,
+    source: &mut impl ViewSource,
 ) -> Result<BakePlan, Failure> {
     let compile_ms = warm.stages().map_or(0.0, |(_, ms)| ms);
     let (adapter, numbers) = (warm.adapter(), Plan::new(warm.quality));
@@ -83,60 +83,24 @@ fn plan(
         mesh,
         texture_size: size,
         ..
-    } = supply.mesh()?;
+    } = source.mesh()?;
     let begun = Instant::now();
-    let texels = (size as usize).pow(2);
-    progress.progress(Phase::OpenDevice, 0, 0);
-    progress.expect(
-        "the map of the texture",
-        each(texels, pace::TEXEL) + each(mesh.triangles.len(), pace::TRIANGLE),
-    );
-    let scene = Scene::framed(&mesh, size, original.frame());
-    unit();
-    let atlas = Atlas::new(&scene);
-    unit();
+    let model = Model::new(&mesh, size, original.frame(), &Stages::new(progress));
     // Never closed: with a broken driver that blocks, and the process frees everything anyway.
     let pipelines = ManuallyDrop::new(warm.into_pipelines()?);
-    let driver = pipelines
-        .as_ref()
-        .and_then(|pipelines| account(pipelines.device()));
-    let options = pipelines
-        .as_ref()
-        .map(|pipelines| gpu::options(pipelines, size, job));
-    let mut window = scene.window.clone();
-    let mut device = None;
-    if let (Some(pipelines), Some(options)) = (&*pipelines, &options) {
-        window = gpu::window(pipelines, &scene, &atlas, options);
-        let ties = ties(&atlas, &window);
-        device = Some(DryRun::new(
-            pipelines,
-            &scene.within(&window),
-            &ties,
-            options,
-        )?);
-    }
+    let pipelines = pipelines.as_ref();
+    let driver = pipelines.and_then(|pipelines| account(pipelines.device()));
+    let device = pipelines.map(|pipelines| Counting::new(pipelines, &model, job));
+    let mut device = device.transpose()?;
     let opened = begun.elapsed().as_secs_f64() + compile_ms / 1e3;
 
-    let mut sample = Sample::default();
-    let mut sets = Vec::new();
-    while let Some((layered, set)) = supply.next(LayerSet::default())? {
-        progress.progress(Phase::Raster, u64::from(sample.views), 0);
-        let view = layered.view;
-        if view.holdout {
-            continue;
-        }
-        sets.push(set);
-        sample.add(&view);
-    }
-    let memory = |device: &Option<DryRun>, texels: usize| match device {
-        Some(device) => device.row_memory(texels),
-        None => RowBudget::of(job.memory).memory(),
-    };
+    let (mut sample, sets) = sampled(progress, source)?;
+    let texels = model.scene.texels();
     let decimator = Decimator {
-        scene: &scene,
-        atlas: &atlas,
+        scene: &model.scene,
+        atlas: &model.atlas,
         taps: numbers.taps,
-        memory: memory(&device, texels),
+        memory: memory(device.as_ref(), job, texels),
     };
     // Of larger jobs the bake takes the first view in before it knows them all.
     let known = sample.pixels * 4 < refine::held_bytes(job.memory) as u64;
@@ -147,79 +111,18 @@ fn plan(
     if let Some(decimation) = decision.decimation() {
         sample.decimate(decimation);
     }
-    let pixels = (sample.pixels / u64::from(sample.views.max(1))) as usize;
-    progress.expect(
-        "the rows of a view",
-        each(scene.triangles.len(), pace::TRIANGLE)
-            + each(pixels * (numbers.taps as usize).pow(2), pace::SAMPLE),
-    );
-    sample.draw(&scene, original.if_other(), numbers.taps, |view| {
+    let triangles = model.scene.triangles.len();
+    progress.expect("the rows of a view", a_view(&sample, triangles, &numbers));
+    let original = original.if_other();
+    sample.draw(&model.scene, original, numbers.taps, |view| {
         if let Some(device) = &mut device {
-            device.add_view(view);
+            device.run.add_view(view);
         }
     });
-    let memory = |texels: usize| memory(&device, texels);
-    let slower = sample.slower(scene.triangles.len(), numbers.taps);
-    let rates = sample.rates();
-    let mut room = RowBudget::of(job.memory);
-    let mut rows = processor_rows(&sample, &mut room);
-    let count = |window: &Window, share: f64, largest: usize| {
-        let (Some(device), Some(pipelines), Some(options)) = (&device, &*pipelines, &options)
-        else {
-            return Ok(Counts::default());
-        };
-        let (scene, ties) = (scene.within(window), ties(&atlas, window));
-        let part = device.part(pipelines, &scene, &ties, options, share, largest);
-        let counts = part.and_then(|part| part.finish(rates));
-        counts.map_err(|error| failure(BackendError::from(error)))
-    };
-    let mut counts = Counts::default();
-    if device.is_some() && window.is_whole() {
-        counts = count(&window, 1.0, window.texels())?;
-        rows = counts.rows;
-    }
-    let foreseen = !window.is_whole() || matches!(decision, Decision::TooMany(_));
-    let in_parts = foreseen || rows.kept < rows.rows;
-    let least = if foreseen { 1 } else { 2 };
-    let parts = in_parts.then(|| sample.parts(decimator, memory, least));
-    if let Some(parts) = &parts {
-        rows.parts = parts.count();
-        (rows.kept, rows.views_redrawn) = (rows.rows, 0);
-    }
-    let mut most: Option<Counts> = None;
-    for (nth, (window, share)) in parts.iter().flat_map(Subdomains::windows).enumerate() {
-        // The pilot fit comes before any window is announced.
-        let others = parts.iter().flat_map(Subdomains::windows).skip(1);
-        let largest = match nth {
-            0 => window.texels(),
-            _ => (others.map(|(window, _)| window.texels()).max()).unwrap_or(0),
-        };
-        let part = count(window, share, largest)?;
-        rows.kept -= (part.rows.rows - part.rows.kept).min(rows.kept);
-        rows.views_redrawn = rows.views_redrawn.max(part.rows.views_redrawn);
-        if most.as_ref().is_none_or(|most| most.peak < part.peak) {
-            most = Some(part);
-        }
-        unit();
-    }
-    let counts = most.unwrap_or(counts);
-    let budget_kib = device.as_ref().map(|device| device.budget() / 1024);
-    let mut host_bytes = peak_rss_kib() * 1024;
-    // The host keeps the views, for all subdomains.
-    host_bytes += if in_parts { sample.pixels * 4 } else { 0 };
-    if adapter.kind == "native" {
-        let largest = parts.as_ref().map_or(1.0, |parts| {
-            parts.windows().map(|(_, share)| share).fold(0.0, f64::max)
-        });
-        let kept = (room.taken() as f64).max(sample.bytes() * largest) as u64;
-        host_bytes += native::texture_bytes(texels) + kept + rows.rows * 4;
-    } else {
-        host_bytes += HOST_TEXEL * texels as u64;
-        if adapter.kind == "software" {
-            host_bytes += counts.peak;
-        }
-    }
-    rows.left_out = decision.decimation().map_or(0, Decimation::left_out);
+    let too_many = matches!(decision, Decision::TooMany(_));
+    let mut stored = Stored::of(&sample, device.as_ref(), decimator, job, too_many)?;
+    stored.rows.left_out = decision.decimation().map_or(0, Decimation::left_out);
+    let Stored { rows, parts, .. } = &stored;
     let textures = 1 + layers::sets(&sets) as u32;
     let load = Load {
         views: f64::from(sample.views),
@@ -227,7 +130,6 @@ fn plan(
         rows: rows.rows,
         entries: sample.all_entries(),
         texels: texels as f64,
-        redrawn: 1.0 - rows.kept as f64 / rows.rows.max(1) as f64,
         parts: parts.as_ref().map_or([1.0; 2], |parts| {
             let visits = parts.windows().map(|(_, share)| share).sum();
             [f64::from(parts.count()) + 1.0, visits]
@@ -235,26 +137,181 @@ fn plan(
         textures: f64::from(textures),
         opened,
         drawn: sample.seconds(),
-        slower,
+        slower: sample.slower(triangles, numbers.taps),
     };
     tracing::debug!(?load, rates = ?sample.rates(), "dry run");
     let passes = passes(&numbers, rows.rows);
     Ok(BakePlan {
         seconds: seconds::seconds(&adapter.kind, &numbers, job.refine, format, &load),
-        adapter,
         texture_size: size,
         driver,
-        budget_kib,
-        buffers: counts.buffers,
-        peak_vram_kib: counts.peak / 1024,
-        rows,
+        budget_kib: device.map(|device| device.run.budget() / 1024),
+        rows: *rows,
         sampled_views: sample.drawn,
         passes: passes.average + passes.fit,
         textures,
-        bake_rss_kib: host_bytes / 1024,
+        bake_rss_kib: stored.host_bytes(&adapter.kind, &sample, texels) / 1024,
         encode_rss_kib: (ENCODE + ENCODE_TEXEL * u64::from(textures) * texels as u64) / 1024,
         peak_rss_kib: peak_rss_kib(),
+        peak_vram_kib: stored.counts.peak / 1024,
+        buffers: stored.counts.buffers,
+        adapter,
     })
+}
+
+/// The masks of all fitted views, and the channels of each.
+fn sampled(
+    progress: &dyn Progress,
+    source: &mut impl ViewSource,
+) -> Result<(Sample, Vec<LayerSet>), Failure> {
+    let (mut sample, mut sets) = (Sample::default(), Vec::new());
+    while let Some((layered, set)) = source.next(LayerSet::default())? {
+        progress.progress(Phase::Raster, u64::from(sample.views), 0);
+        if !layered.view.holdout {
+            sets.push(set);
+            sample.add(&layered.view);
+        }
+    }
+    Ok((sample, sets))
+}
+
+/// Expected duration of drawing the rows of a view.
+fn a_view(sample: &Sample, triangles: usize, numbers: &Plan) -> Duration {
+    let pixels = (sample.pixels / u64::from(sample.views.max(1))) as usize;
+    let samples = pixels * (numbers.taps as usize).pow(2);
+    each(triangles, pace::TRIANGLE) + each(samples, pace::SAMPLE)
+}
+
+/// A device whose memory is counted, not allocated.
+struct Counting<'a> {
+    run: DryRun<'a>,
+    model: &'a Model,
+    /// The window that it starts with.
+    window: Window,
+}
+
+impl<'a> Counting<'a> {
+    fn new(pipelines: &'a Pipelines, model: &'a Model, job: &BakeJob) -> Result<Self, Failure> {
+        let Model { scene, atlas, .. } = model;
+        let options = gpu::options(pipelines, scene.size, job);
+        let window = gpu::window(pipelines, scene, atlas, &options);
+        let (within, ties) = (scene.within(&window), ties(atlas, &window));
+        Ok(Self {
+            run: DryRun::new(pipelines, &within, &ties, options)?,
+            model,
+            window,
+        })
+    }
+
+    /// What a window makes that shows this share of the pixels, where the largest one has `largest` texels.
+    fn count(
+        &self,
+        window: &Window,
+        share: f64,
+        largest: usize,
+        rates: Rates,
+    ) -> Result<Counts, Failure> {
+        let Model { scene, atlas, .. } = self.model;
+        let (scene, ties) = (scene.within(window), ties(atlas, window));
+        let part = self.run.part(&scene, &ties, share, largest);
+        let counts = part.and_then(|part| part.finish(rates));
+        counts.map_err(|error| failure(BackendError::from(error)))
+    }
+
+    /// What the window makes that needs the most.
+    fn most(&self, parts: &Subdomains, rates: Rates) -> Result<Counts, Failure> {
+        let bands = parts.windows().skip(1);
+        let largest = bands.map(|(window, _)| window.texels()).max().unwrap_or(0);
+        let mut most = Counts::default();
+        for (nth, (window, share)) in parts.windows().enumerate() {
+            // The pilot fit comes before any window is announced.
+            let largest = if nth == 0 { window.texels() } else { largest };
+            let part = self.count(window, share, largest, rates)?;
+            if most.peak < part.peak {
+                most = part;
+            }
+            unit();
+        }
+        Ok(most)
+    }
+}
+
+/// Memory for rows in a window of so many texels.
+fn memory(device: Option<&Counting<'_>>, job: &BakeJob, texels: usize) -> RowMemory {
+    match device {
+        Some(device) => device.run.row_memory(texels),
+        None => RowBudget::of(job.memory).memory(),
+    }
+}
+
+/// Where the rows are stored.
+struct Stored {
+    rows: RowsHeld,
+    /// The subdomains, where the rows do not fit at once.
+    parts: Option<Subdomains>,
+    /// What a device makes at most.
+    counts: Counts,
+    /// What the processor stores.
+    room: RowBudget,
+}
+
+impl Stored {
+    /// Decides as the bake does. If there are `too_many` rows, it knows before it has drawn any.
+    fn of(
+        sample: &Sample,
+        device: Option<&Counting<'_>>,
+        decimator: Decimator<'_>,
+        job: &BakeJob,
+        too_many: bool,
+    ) -> Result<Self, Failure> {
+        let (rates, mut room) = (sample.rates(), RowBudget::of(job.memory));
+        let mut rows = processor_rows(sample, &mut room);
+        let mut counts = Counts::default();
+        let whole = device.is_none_or(|device| device.window.is_whole());
+        if let Some(device) = device.filter(|_| whole) {
+            let window = &device.window;
+            counts = device.count(window, 1.0, window.texels(), rates)?;
+            rows = counts.rows;
+        }
+        let foreseen = !whole || too_many;
+        let in_parts = foreseen || rows.kept < rows.rows;
+        let least = if foreseen { 1 } else { 2 };
+        let memory = |texels| memory(device, job, texels);
+        let parts = in_parts.then(|| sample.parts(decimator, memory, least));
+        if let Some(parts) = &parts {
+            rows.parts = parts.count();
+            (rows.kept, rows.views_redrawn) = (rows.rows, 0);
+            if let Some(device) = device {
+                counts = device.most(parts, rates)?;
+            }
+        }
+        Ok(Self {
+            rows,
+            parts,
+            counts,
+            room,
+        })
+    }
+
+    /// Host memory of the bake in bytes.
+    fn host_bytes(&self, kind: &str, sample: &Sample, texels: usize) -> u64 {
+        let mut bytes = peak_rss_kib() * 1024;
+        if self.parts.is_some() {
+            // The host keeps the views, for all subdomains.
+            bytes += sample.pixels * 4;
+        }
+        match kind {
+            "native" => {
+                let largest = self.parts.as_ref().map_or(1.0, |parts| {
+                    parts.windows().map(|(_, share)| share).fold(0.0, f64::max)
+                });
+                let kept = (self.room.taken() as f64).max(sample.bytes() * largest) as u64;
+                bytes + native::texture_bytes(texels) + kept + self.rows.rows * 4
+            }
+            "software" => bytes + HOST_TEXEL * texels as u64 + self.counts.peak,
+            _ => bytes + HOST_TEXEL * texels as u64,
+        }
+    }
 }
 
 /// Host memory for each texel while a device bakes: what the processor reads, fills and mends.

@@ -16,7 +16,7 @@ use super::fill;
 use super::fit::{self, Fitted};
 use super::fit_context::{Fit, FitContext, Wanted, read_finite};
 use super::gutter;
-use super::rejected::{Doubts, Drawn};
+use super::rejected::{Against, Doubts, Drawn};
 use super::scene::Scene;
 use super::seams::Mending;
 use super::subdomains::{self, Subdomains};
@@ -58,10 +58,15 @@ pub(super) fn fit_texture(
     }
     let (scene, atlas, space) = (context.scene, context.atlas, wanted.space);
     let draw = || {
+        let against = Against {
+            scene,
+            texels: &fit.texels,
+            taps: context.plan.taps,
+            scale: fit.fitted.scale,
+            blend: space.blend(),
+        };
         let doubts = doubts.unwrap_or_default();
-        let (taps, scale) = (context.plan.taps, fit.fitted.scale);
-        let progress = context.stages.progress;
-        doubts.draw(scene, &fit.texels, taps, scale, space.blend(), progress)
+        doubts.draw(against, context.stages.progress)
     };
     let stage = context.stage(Phase::Gutter, 1, "the gutter");
     let drawn = context.stages.run(stage, draw);

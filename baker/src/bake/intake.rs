@@ -64,7 +64,7 @@ pub(super) struct Intake<'a> {
 /// Views that the adapter is given one subdomain at a time.
 pub(super) struct Apart {
     pub(super) parts: Subdomains,
-    pub(super) views: Vec<View>,
+    views: Vec<View>,
 }
 
 impl Apart {
@@ -264,12 +264,13 @@ impl<'a> Intake<'a> {
     }
 
     fn cut_all(&mut self, context: &FitContext<'_>, views: Vec<Came>) -> Vec<View> {
+        let first = views.iter().any(|came| came.done != Done::Before);
         context.stages.time(Phase::Raster, || match self.doubts {
             // They are kept in order.
-            Some(_) => (views.into_iter())
+            Some(_) if first => (views.into_iter())
                 .map(|came| self.cut(context, came))
                 .collect(),
-            None => timed_in_pool("cut", || {
+            _ => timed_in_pool("cut", || {
                 let decimation = self.refiner.decimation();
                 let cut = |came| cut(context, came, decimation, None);
                 views.into_par_iter().map(cut).collect()

@@ -84,10 +84,8 @@ pub(super) fn bake_on(
     };
     let taken = Apart::taken(apart.as_ref());
     let fitted = fit_texture(context, backend, &taken, wanted, intake.doubts.take())?;
-    let parts = apart.map(|apart| {
-        let Apart { parts, views } = apart;
-        stages.step(Phase::Gutter, "views let go", || drop(views));
-        parts
+    let parts = stages.step(Phase::Gutter, "views let go", || {
+        apart.map(|apart| apart.parts)
     });
 
     let finished = Finished::new(context, backend, fitted, blend);

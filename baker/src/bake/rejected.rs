@@ -41,6 +41,17 @@ const ABOUT: &str = "kiln rejected map of a view. Index 0 (grey): beside the mes
 #[derive(Debug, Default)]
 pub(super) struct Doubts(Vec<(View, Vec<bool>)>);
 
+/// A fitted texture that views are compared with.
+#[derive(Clone, Copy)]
+pub(super) struct Against<'a> {
+    pub(super) scene: &'a Scene,
+    pub(super) texels: &'a [[f32; 4]],
+    pub(super) taps: u32,
+    /// The last scale of the robust loss.
+    pub(super) scale: f32,
+    pub(super) blend: Blend,
+}
+
 /// The picture of one view.
 #[derive(Debug)]
 pub(super) struct Drawn {
@@ -66,20 +77,17 @@ impl Doubts {
     /// See the head of this file.
     pub(super) fn draw(
         self,
-        scene: &Scene,
-        texels: &[[f32; 4]],
-        taps: u32,
-        scale: f32,
-        blend: Blend,
+        against: Against<'_>,
         progress: &dyn Progress,
     ) -> Result<Vec<Drawn>, PngError> {
         let draw = |(view, opaque): (View, Vec<bool>)| {
+            let Against { scene, taps, .. } = against;
             let samples = view.pixels.len() * (taps * taps) as usize;
             progress.expect(
                 "what was rejected of a view",
                 each(scene.triangles.len(), pace::TRIANGLE) + 2 * each(samples, pace::SAMPLE),
             );
-            let codes = codes(scene, &view, &opaque, texels, taps, scale, blend);
+            let codes = codes(against, &view, &opaque);
             unit();
             let about = format!(
                 "{ABOUT} Its upper left pixel is at column {}, row {} of the view.",
@@ -98,15 +106,14 @@ impl Doubts {
     }
 }
 
-fn codes(
-    scene: &Scene,
-    view: &View,
-    opaque: &[bool],
-    texels: &[[f32; 4]],
-    taps: u32,
-    scale: f32,
-    blend: Blend,
-) -> Vec<u8> {
+fn codes(against: Against<'_>, view: &View, opaque: &[bool]) -> Vec<u8> {
+    let Against {
+        scene,
+        texels,
+        taps,
+        scale,
+        blend,
+    } = against;
     let mut codes = vec![BESIDE; view.pixels.len()];
     let camera = scene.camera(&view.camera);
     let projected = Projected::of_scene(scene, &camera, view.width, view.height);

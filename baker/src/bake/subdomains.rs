@@ -19,6 +19,9 @@
 //! all over it. The adapter's buffers are only as large as a band, so textures that its memory cannot hold can be
 //! fitted.
 //!
+//! A band whose rows do not fit after all is halved, down to one line of squares. Below that, the bake fails for lack of
+//! memory.
+//!
 //! Texels of a band that no pixel shows start from what the strips, the bands before it and its own pixels say of the
 //! surface there.
 //!
@@ -246,13 +249,12 @@ impl Sweep<'_, '_, '_> {
     /// Fits a band on the course of the pilot fit. If its rows do not fit, its halves are next.
     fn band(&mut self, band: Window, course: &Course) -> Result<(), Failure> {
         let context = self.context;
-        let given = match self.next.take().map(ScopedJoinHandle::join) {
-            None => Ok(context
-                .stages
-                .step(Phase::Raster, "what is given", || Given::of(context, &band))),
-            Some(given) => given,
+        let next = self.next.take();
+        let given = || match next.map(ScopedJoinHandle::join) {
+            None => Given::of(context, &band),
+            Some(given) => given.unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
         };
-        let given = given.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let given = context.stages.step(Phase::Raster, "what is given", given);
         let Some(begun) = self.begin(given, None)? else {
             let halves = self.parts.halves(&band).ok_or_else(|| too_small(&band))?;
             self.bands.extend(halves.into_iter().rev());

@@ -318,7 +318,7 @@ fn what_overflows_is_fitted_in_parts_whether_it_was_foreseen_or_not() {
     };
     // One request more is for the other channel.
     for (told, again) in [(None, 1), (Some(plenty), 2)] {
-        let (parts, supply) = bake_within(bytes / 8, told);
+        let (parts, supply) = bake_within(bytes / 2, told);
         let own = parts.summary.rows;
         assert!(
             own.parts > 1 && supply.asked == again,

@@ -2,9 +2,8 @@
 //!
 //! The rates are fitted by hand to measured bakes. Those of the processor come from two threads (`spot_small` at 512²
 //! to 2048², `avocado`), and are scaled by the time in which this machine draws the sample. Those of software adapters
-//! are llvmpipe's on the same two threads; those of GPUs come from an NVIDIA H200. There, estimates are within a fifth,
-//! except that rows which are built again take half as long again as stated here. Another GPU may be several times
-//! slower.
+//! are llvmpipe's on the same two threads; those of GPUs come from an NVIDIA H200. There, estimates are within a fifth.
+//! Another GPU may be several times slower.
 
 use proto::job::{Refine, TextureFormat};
 use proto::message::Phase;
@@ -75,8 +74,6 @@ pub(super) struct Load {
     pub(super) rows: u64,
     pub(super) entries: f64,
     pub(super) texels: f64,
-    /// Share of the rows that are built again for every pass.
-    pub(super) redrawn: f64,
     /// How often all rows are built before they are stored, and how many are fitted for each that exists: 1 and 1,
     /// unless the texture is fitted in subdomains.
     pub(super) parts: [f64; 2],
@@ -111,8 +108,7 @@ pub(super) fn seconds(
         _ => scale * (samples * speed.sample + load.views * speed.view),
     };
     let passes = passes(plan, load.rows);
-    let pass =
-        scale * (load.entries * speed.entry + load.texels * speed.texel) + load.redrawn * raster;
+    let pass = scale * (load.entries * speed.entry + load.texels * speed.texel);
     let [draws, visits] = load.parts;
     let host = |fixed: f64, texel: f64| slower * (fixed + load.texels * texel);
     let refined = match refine {
@@ -164,7 +160,6 @@ mod tests {
         rows: 450_000,
         entries: 6e6,
         texels: 1e6,
-        redrawn: 0.0,
         parts: [1.0; 2],
         textures: 1.0,
         opened: 0.03,
@@ -208,11 +203,6 @@ mod tests {
                 ..LOAD
             };
             assert!(all(kind, Quality::Standard, in_parts) > plain, "{kind}");
-            let redrawn = Load {
-                redrawn: 0.5,
-                ..LOAD
-            };
-            assert!(all(kind, Quality::Standard, redrawn) > plain, "{kind}");
             let faster = Load {
                 slower: 0.25,
                 ..LOAD

@@ -4,9 +4,11 @@ use proto::job::{Blend, Device, Memory, Quality, Refine, WarmJob};
 use proto::table::View;
 
 use super::*;
+use crate::bake::atlas::Atlas;
 use crate::bake::bake;
 use crate::bake::decimate::{Mask, Survey};
 use crate::bake::fixture::{self, Given, around, camera, cube, paint, view, waves};
+use crate::bake::scene::Scene;
 use crate::progress::Silent;
 
 const SIZE: u32 = 64;
@@ -92,7 +94,7 @@ fn rows_that_the_bake_leaves_out_are_not_counted() {
         scene: &scene,
         atlas: &atlas,
         taps: 2,
-        memory: crate::bake::backend::RowMemory {
+        memory: RowMemory {
             all,
             row: 1.0,
             entry: 0.0,

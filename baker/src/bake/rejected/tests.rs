@@ -139,15 +139,14 @@ fn another_surface_is_told_from_what_the_picture_left_out() {
     let middle = 30 * EDGES[0] as usize + 32;
     view.pixels[middle][3] = 0;
     let texels = vec![[0.5; 4]; scene.texels()];
-    let codes = codes(
-        &scene,
-        &view,
-        &before,
-        &texels,
-        2,
-        f32::INFINITY,
-        Blend::Linear,
-    );
+    let against = Against {
+        scene: &scene,
+        texels: &texels,
+        taps: 2,
+        scale: f32::INFINITY,
+        blend: Blend::Linear,
+    };
+    let codes = codes(against, &view, &before);
     assert_eq!((codes[middle], codes[middle + 1]), (SURFACE, BELIEVED));
     assert_eq!(codes[0], BESIDE);
     assert!(codes.contains(&OUTLINE));

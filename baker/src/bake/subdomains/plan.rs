@@ -15,7 +15,7 @@ use super::shown::{rows_drawn, shown_by_square};
 
 /// Margin of a band on each side, in texels.
 const MARGIN: u32 = 8;
-/// Least height of a band in texels: below, most of the work would be for its margins.
+/// Least height of a planned band in texels: below, most of the work would be for its margins.
 const LEAST_BAND: u32 = 32;
 /// The pilot fit's strips are one line in so many, or in as many as there are bands.
 const ONE_IN: u32 = 8;
@@ -172,11 +172,15 @@ impl Subdomains {
         (middle > first).then(|| [of(first..middle), of(middle..end)])
     }
 
-    /// A smaller window for the pilot fit: sparser strips, or half a band. None where that is too small.
+    /// Another window for the pilot fit, whose rows do not fit: sparser strips, then the band that shows the most, then
+    /// half of it. None below a single line of squares.
     pub(super) fn smaller(&self, pilot: &Window) -> Option<Window> {
-        let strips = pilot.share() < 1.0;
-        let half = || self.halves(pilot).map(|[half, _]| half);
-        if strips { sparser(pilot) } else { half() }
+        if pilot.share() == 1.0 {
+            return self.halves(pilot).map(|[half, _]| half);
+        }
+        let bands = || self.windows().skip(1);
+        let most = || bands().max_by(|(_, a), (_, b)| a.total_cmp(b));
+        sparser(pilot).or_else(|| most().map(|(band, _)| band.clone()))
     }
 
     /// Number of bands.
