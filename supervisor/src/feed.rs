@@ -194,11 +194,11 @@ impl Feed {
             let job = BakeJob {
                 product: self.rung.product,
                 memory: self.rung.memory,
-                texture_size: (!spec.texture_auto).then(|| stock.texture_size()),
+                texture_size: (!spec.options.texture_auto).then(|| stock.texture_size()),
                 maps: spec.maps.is_some(),
-                refine: spec.refine,
-                vram_budget: spec.vram_budget,
-                gpu_times: spec.gpu_times,
+                refine: spec.options.refine,
+                vram_budget: spec.options.vram_budget,
+                gpu_times: spec.options.gpu_times,
                 rejected: spec.rejected.is_some(),
                 dry_run: spec.dry_run.then_some(spec.form.texture),
             };
@@ -277,7 +277,7 @@ impl Feed {
         let refined = stock.filled(Table::Refined);
         let job = EncodeJob {
             product,
-            blend: spec.blend,
+            blend: spec.options.blend,
             preview: spec.preview.is_some(),
             maps: spec.maps.is_some(),
             has_refined: refined.is_some(),

@@ -60,7 +60,7 @@ use crate::verdict::Kill;
 use crate::watch::{TICK, Watch};
 
 pub use commit::Batch;
-pub use kept::{Inputs, Kept};
+pub use kept::Kept;
 pub use spare::{Key, Spares};
 pub use spec::{MapTargets, Spec, rejected};
 
@@ -141,12 +141,12 @@ pub async fn run(
 ) -> Report {
     let (events, mut received) = mpsc::channel(EVENTS);
     let rung = Rung {
-        device: match spec.product {
-            Product::Texture => spec.device.clone(),
+        device: match spec.options.product() {
+            Product::Texture => spec.options.device(),
             // The processor makes vertex colours, so no adapter is opened.
             Product::VertexColours => Device::Cpu,
         },
-        product: spec.product,
+        product: spec.options.product(),
         ..Rung::default()
     };
     // Outlives `job`, and tells the other jobs when it ends.
@@ -167,7 +167,7 @@ pub async fn run(
             job: Arc::clone(&spec.name),
         },
         events,
-        life: Life::new(rung, spec.fallback).dry(spec.dry_run),
+        life: Life::new(rung, spec.options.fallback).dry(spec.dry_run),
         stock: Stock::new(spec.atlas_size())
             .with_maps(spec.maps.is_some())
             .with_rejected(spec.rejected.is_some())

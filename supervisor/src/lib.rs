@@ -14,6 +14,7 @@
 //! | module | input → output |
 //! |---|---|
 //! | [`cli`] | arguments → a checked command |
+//! | [`options`] | the options of a job, as flags and as JSON; their ranges and their schema |
 //! | [`input`], [`output`] | paths → opened folders, and targets that can be written, before any work |
 //! | [`job`] | one job, carried out: spawn, feed, watch, judge, commit |
 //! | [`life`] | events → actions; a pure state machine |
@@ -46,6 +47,8 @@
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 pub mod cli;
+
+pub mod options;
 
 pub mod input;
 

@@ -220,7 +220,7 @@ impl Job<'_> {
                 running.watch.alive();
                 let most = self.spec.atlas_size();
                 let good = texture_size <= most && self.spec.form.pages.fit(texture_size);
-                if role != Role::Prepare || !self.spec.texture_auto || !good {
+                if role != Role::Prepare || !self.spec.options.texture_auto || !good {
                     return Err(format!("it chooses {texture_size} for the texture's edge"));
                 }
                 match self.stock.choose(texture_size) {

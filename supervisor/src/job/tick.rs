@@ -29,14 +29,14 @@ impl Job<'_> {
         }
         self.knock();
         self.host.tend_spares(now);
-        if now.duration_since(self.started) >= self.spec.timeout {
+        if now.duration_since(self.started) >= self.spec.options.timeout() {
             let error = self.deadline();
             self.step(life::Event::Stop(error));
         }
     }
 
     fn deadline(&self) -> Box<JobError> {
-        let limit = words::span(self.spec.timeout);
+        let limit = words::span(self.spec.options.timeout());
         let hint = "--timeout SECONDS allows more; --quality draft needs less";
         let Some(running) = self
             .running

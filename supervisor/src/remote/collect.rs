@@ -24,8 +24,8 @@ use crate::error::JobError;
 use crate::hands;
 use crate::input::{Input, companion};
 use crate::opener::Opener;
+use crate::options::{Source, bad_name};
 use crate::output::Given;
-use crate::serve::spec::{Source, bad_name};
 use crate::store::Digest;
 
 /// A file to send.

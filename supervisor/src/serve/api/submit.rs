@@ -16,11 +16,11 @@ use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt;
 
 use super::{blobs, form, job};
+use crate::options::JobOptions;
 use crate::serve::board::{Live, Now};
 use crate::serve::listen::Peer;
 use crate::serve::problem::{Code, Problem};
 use crate::serve::service::Service;
-use crate::serve::spec::JobSpec;
 use crate::serve::steady::Slow;
 use crate::store::{Accepted, Job, NewJob, SPEC_BYTES};
 
@@ -75,7 +75,7 @@ pub async fn submit(
         return Err(error.into());
     }
     let spec = match kind.as_deref() {
-        Some("application/json") => JobSpec::read(&bytes(request.into_body()).await?, true)?,
+        Some("application/json") => JobOptions::read(&bytes(request.into_body()).await?, true)?,
         Some("application/safetensors") => {
             let mut spec = in_query(query.as_deref().unwrap_or_default())?;
             let body = request.into_body();
@@ -229,11 +229,11 @@ async fn bytes(body: Body) -> Result<axum::body::Bytes, Problem> {
     })
 }
 
-fn in_query(query: &str) -> Result<JobSpec, Problem> {
+fn in_query(query: &str) -> Result<JobOptions, Problem> {
     let mut pairs = form_urlencoded::parse(query.as_bytes());
     match pairs.find(|(key, _)| key == "spec") {
-        Some((_, text)) => JobSpec::read(text.as_bytes(), false),
-        None => Ok(JobSpec::default()),
+        Some((_, text)) => Ok(JobOptions::read(text.as_bytes(), false)?),
+        None => Ok(JobOptions::default()),
     }
 }
 
@@ -277,7 +277,7 @@ mod tests {
     fn a_spec_may_come_in_the_query() {
         let spec = in_query("a=b&spec=%7B%22texture_size%22%3A512%7D").expect("a spec");
         assert_eq!(spec.texture_size, 512);
-        assert_eq!(in_query("").expect("defaults"), JobSpec::default());
+        assert_eq!(in_query("").expect("defaults"), JobOptions::default());
         in_query("spec=%7B%22mesh%22%3A5%7D").expect_err("a number is no mesh");
     }
 }

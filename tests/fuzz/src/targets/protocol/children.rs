@@ -75,7 +75,7 @@ impl Children {
         let spec = spec(preview);
         let mut children = Self {
             spec,
-            stock: Stock::new(spec.texture_size),
+            stock: Stock::new(spec.options.texture_size),
             report: Report::new(spec),
             children: [
                 Some(Child::new(Role::Prepare, Product::Texture)),
