@@ -27,7 +27,7 @@ use crate::store::{Artifact, Digest, End, Job, JobId, Outcome, StoreError};
 use crate::verdict::RetryClass;
 
 /// The files of a job that was done, and what they are.
-const ARTIFACTS: [(&str, &str); 6] = [
+pub(super) const ARTIFACTS: [(&str, &str); 6] = [
     ("model.glb", "model/gltf-binary"),
     ("preview.png", "image/png"),
     ("coverage.png", "image/png"),
