@@ -59,7 +59,7 @@ use crate::verdict::Exit;
 use crate::watch::TICK;
 
 pub use commit::Batch;
-pub use kept::{Inputs, Kept};
+pub use kept::Kept;
 pub use kind::Kind;
 pub use spare::{Key, Spares};
 pub use spec::{MapTargets, Spec, rejected};

@@ -64,18 +64,30 @@ pub struct Rung {
 
 /// How far up the ladder a job may climb.
 #[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    clap::ValueEnum,
+    schemars::JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Policy {
     /// At most a fresh process.
     SamePlan,
-    /// Also less memory.
+    /// Also a quarter of the memory.
     SmallerPlan,
-    /// Also other adapters and the processor, if `--device auto` leaves the choice.
+    /// Also another adapter or the processor, if `--device auto` leaves the choice.
     #[default]
     Adapters,
-    /// Also vertex colours, rather than no result.
+    /// Also a colour for each vertex, rather than no result.
     VertexColours,
 }
 

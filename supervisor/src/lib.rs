@@ -31,6 +31,7 @@
 //! | | [`ladder`], [`fleet`], [`gate`] | a failed bake → what its retry changes; which adapter it takes; who may start at all |
 //! | | [`life`] | events → actions; the state machine of a job |
 //! | data | [`input`], [`output`] | paths → opened folders, and targets that can be written, before any work |
+//! | | [`options`] | the options of a job, as flags and as JSON; their ranges and their schema |
 //! | | [`report`], [`event`] | what happens → `report.json` and closing lines; what a listener is told |
 //! | | [`print`], [`signals`] | lines → standard output and error; signals → orders |
 //! | | [`table_store`] | what a worker asks for → memory that it may write → sealed tables that others read |
@@ -59,6 +60,8 @@
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 pub mod cli;
+
+pub mod options;
 
 pub mod input;
 

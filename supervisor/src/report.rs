@@ -31,7 +31,6 @@ use crate::error::{Attempt, JobError};
 use crate::job::Spec;
 use crate::ladder::{Policy, Step};
 use crate::output::{self, Given, Target};
-use crate::serve::spec::JobSpec;
 use crate::words::{self, printable};
 
 /// Number of the schema.
@@ -238,27 +237,27 @@ fn replaceable(path: &Path) -> bool {
 impl Options {
     /// The options of a request, without its paths.
     #[must_use]
-    pub fn of(spec: &JobSpec) -> Self {
+    pub fn of(options: &crate::options::JobOptions) -> Self {
         Self {
             mesh: PathBuf::new(),
             views: PathBuf::new(),
             output: PathBuf::new(),
-            texture_size: spec.texture_size,
-            pages: spec.pages(),
-            repair: spec.repair(),
-            simplify: spec.simplify(),
-            keep_uvs: spec.keep_uvs,
-            quality: spec.quality,
-            blend: spec.blend,
-            refine: spec.refine,
-            device: spec.device(),
-            seed: spec.seed,
-            holdout: spec.holdout,
-            fallback: spec.fallback,
-            timeout_ms: spec.timeout_s * 1e3,
-            texture_format: spec.texture_format,
-            compress: spec.compress,
-            alpha_mode: spec.alpha_mode,
+            texture_size: options.texture_size,
+            pages: options.pages(),
+            repair: options.repair(),
+            simplify: options.simplify(),
+            keep_uvs: options.keep_uvs,
+            quality: options.quality,
+            blend: options.blend,
+            refine: options.refine,
+            device: options.device(),
+            seed: options.seed,
+            holdout: options.holdout,
+            fallback: options.fallback,
+            timeout_ms: options.timeout_s * 1e3,
+            texture_format: options.texture_format,
+            compress: options.compress,
+            alpha_mode: options.alpha_mode,
         }
     }
 }
@@ -267,28 +266,12 @@ impl Report {
     /// The report of a job that has not begun.
     #[must_use]
     pub fn new(spec: &Spec) -> Self {
-        let options = Options {
+        Self::of(Options {
             mesh: spec.mesh.path.clone(),
             views: spec.views.path.clone(),
             output: (spec.glb.as_ref()).map_or_else(PathBuf::new, |glb| glb.path().to_path_buf()),
-            texture_size: spec.texture_size,
-            pages: spec.form.pages,
-            repair: spec.repair,
-            simplify: spec.simplify,
-            keep_uvs: spec.keep_uvs,
-            quality: spec.quality,
-            blend: spec.blend,
-            refine: spec.refine,
-            device: spec.device.clone(),
-            seed: spec.seed,
-            holdout: spec.holdout,
-            fallback: spec.fallback,
-            timeout_ms: spec.timeout.as_secs_f64() * 1e3,
-            texture_format: spec.form.texture,
-            compress: spec.form.compress,
-            alpha_mode: spec.form.alpha,
-        };
-        Self::of(options)
+            ..Options::of(&spec.options)
+        })
     }
 
     /// The report of a job with these options that has not begun.

@@ -40,8 +40,6 @@ pub mod service;
 
 pub mod slots;
 
-pub mod spec;
-
 pub mod steady;
 
 mod work;

@@ -65,7 +65,7 @@ impl<'a> Kind<'a> {
     /// Time for the whole job.
     pub(super) fn timeout(self) -> Duration {
         match self {
-            Self::Bake(spec) => spec.timeout,
+            Self::Bake(spec) => spec.options.timeout(),
             Self::Compare(spec) => spec.timeout,
         }
     }
@@ -92,19 +92,19 @@ impl<'a> Kind<'a> {
         match self {
             Self::Bake(spec) => {
                 let rung = Rung {
-                    device: match spec.product {
-                        Product::Texture => spec.device.clone(),
+                    device: match spec.options.product() {
+                        Product::Texture => spec.options.device(),
                         // The processor makes vertex colours, so no adapter is opened.
                         Product::VertexColours => Device::Cpu,
                     },
-                    product: spec.product,
+                    product: spec.options.product(),
                     ..Rung::default()
                 };
                 let last = match spec.dry_run {
                     true => Role::Bake,
                     false => Role::Encode,
                 };
-                Life::new(rung, spec.fallback).until(last)
+                Life::new(rung, spec.options.fallback).until(last)
             }
             Self::Compare(_) => Life::new(Rung::default(), Policy::default()).until(Role::Prepare),
         }
@@ -157,7 +157,7 @@ impl<'a> Kind<'a> {
         match self {
             Self::Bake(spec) => {
                 let fits = texture_size <= spec.atlas_size() && spec.form.pages.fit(texture_size);
-                spec.texture_auto && fits
+                spec.options.texture_auto && fits
             }
             Self::Compare(_) => false,
         }
@@ -231,11 +231,11 @@ fn bake_job(spec: &Spec, rung: &Rung) -> BakeJob {
     BakeJob {
         product: rung.product,
         memory: rung.memory,
-        texture_size: (!spec.texture_auto).then(|| spec.atlas_size()),
+        texture_size: (!spec.options.texture_auto).then(|| spec.atlas_size()),
         maps: spec.maps.is_some(),
-        refine: spec.refine,
-        vram_budget: spec.vram_budget,
-        gpu_times: spec.gpu_times,
+        refine: spec.options.refine,
+        vram_budget: spec.options.vram_budget,
+        gpu_times: spec.options.gpu_times,
         rejected: spec.rejected.is_some(),
         dry_run: spec.dry_run.then_some(spec.form.texture),
     }
@@ -247,7 +247,7 @@ fn encode_job(spec: &Spec, tables: &TableStore) -> EncodeJob {
             Some(_) => Product::Texture,
             None => Product::VertexColours,
         },
-        blend: spec.blend,
+        blend: spec.options.blend,
         preview: spec.preview.is_some(),
         maps: spec.maps.is_some(),
         has_refined: tables.filled(Table::Refined).is_some(),

@@ -23,8 +23,8 @@ use sha2::{Digest as _, Sha256};
 use crate::error::JobError;
 use crate::input::{Input, companion};
 use crate::opener::Opener;
+use crate::options::{Source, bad_name};
 use crate::output::Given;
-use crate::serve::spec::{Source, bad_name};
 use crate::store::Digest;
 use crate::workers;
 

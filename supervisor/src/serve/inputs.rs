@@ -13,9 +13,9 @@ use nix::sys::stat::{Mode, SFlag, fstat};
 use proto::message::Code;
 
 use super::problem::Problem;
-use super::spec::{ARRAYS, JobSpec, Source};
 use crate::error::JobError;
 use crate::input::{Input, Pictures, find, find_uploaded, is_model, likely};
+use crate::options::{ARRAYS, JobOptions, Source};
 
 /// Folders that the operator allowed, opened; a folder that a link leads to by both of its names.
 #[derive(Clone, Debug, Default)]
@@ -134,7 +134,7 @@ impl Roots {
     ///
     /// # Errors
     /// The key that is wrong.
-    pub fn check(&self, spec: &JobSpec) -> Result<(), Problem> {
+    pub fn check(&self, spec: &JobOptions) -> Result<(), Problem> {
         for (field, source) in [("mesh", &spec.mesh), ("views", &spec.views)] {
             if let Some(Source::Path { path, images }) = source {
                 let found = match field {
@@ -151,7 +151,11 @@ impl Roots {
     ///
     /// # Errors
     /// One of them is gone.
-    pub fn inputs(&self, spec: &JobSpec, uploads: &Path) -> Result<(Input, Input), Box<JobError>> {
+    pub fn inputs(
+        &self,
+        spec: &JobOptions,
+        uploads: &Path,
+    ) -> Result<(Input, Input), Box<JobError>> {
         if spec.arrays.is_some() {
             let arrays = find("the arrays", &uploads.join(ARRAYS))?;
             return Ok((arrays.clone(), arrays));

@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::steady::Slow;
+use crate::options::Wrong;
 
 /// The closed list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -205,6 +206,12 @@ impl Problem {
     pub fn after(mut self, seconds: u32) -> Self {
         self.retry_after = Some(seconds);
         self
+    }
+}
+
+impl From<Wrong> for Problem {
+    fn from(Wrong { key, why }: Wrong) -> Self {
+        Self::field(&key, why)
     }
 }
 

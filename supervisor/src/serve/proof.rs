@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use proto::job::{Blend, Device, Form, Product, Quality, Refine, Repair, Simplify};
+use proto::job::{Form, Quality, Refine};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
@@ -17,7 +17,6 @@ use crate::event::{Event, Listener};
 use crate::host::Host;
 use crate::input::find;
 use crate::job::{self, Kind, Spec};
-use crate::ladder::Policy;
 use crate::output::Target;
 use crate::store::Digest;
 
@@ -26,7 +25,7 @@ pub const AGE: Duration = Duration::from_secs(600);
 /// Of the sample's views, in dB; a bake that works reaches 45.
 const LEAST_PSNR: f32 = 40.0;
 /// For the whole of it, on a machine that is busy with other things.
-const TIMEOUT: Duration = Duration::from_secs(120);
+const TIMEOUT_S: f64 = 120.0;
 
 /// The sample.
 const FILES: [(&str, &[u8]); 10] = [
@@ -145,27 +144,18 @@ fn spec(options: &Options, folder: &Path) -> Result<Spec, String> {
         rejected: None,
         report: None,
         dry_run: false,
-        texture_size: 256,
-        texture_auto: false,
-        product: Product::Texture,
-        repair: Repair::default(),
-        simplify: Simplify::Keep,
-        keep_uvs: false,
-        uv_set: None,
-        quality: Quality::Draft,
-        blend: Blend::Linear,
-        refine: Refine::Off,
-        vram_budget: options.vram_budget,
-        gpu_times: false,
-        device: Device::Auto,
-        seed: 0,
-        holdout: 0,
-        fallback: Policy::Adapters,
+        options: crate::options::JobOptions {
+            texture_size: 256,
+            quality: Quality::Draft,
+            refine: Refine::Off,
+            vram_budget: options.vram_budget,
+            timeout_s: TIMEOUT_S,
+            ..crate::options::JobOptions::default()
+        },
         sandbox: options.sandbox,
         memory_limit: options.memory_limit,
         crash_root: Some(options.store.join("crashes")),
         pipelines: options.pipelines.clone(),
-        timeout: TIMEOUT,
         stall: options.stall,
         baker: options.baker.clone(),
         log_filter: "warn,baker=info".to_owned(),

@@ -16,10 +16,10 @@ use tokio::time::sleep;
 
 use super::board::{Live, State, Writer};
 use super::service::{Service, Shared};
-use super::spec::JobSpec;
 use crate::error::JobError;
 use crate::host::Host;
 use crate::job::{self, Kind, MapTargets, Order, Spec};
+use crate::options::JobOptions;
 use crate::output::Target;
 use crate::report::Report;
 use crate::store::{Artifact, Digest, End, Job, JobId, Outcome, StoreError};
@@ -27,7 +27,7 @@ use crate::verdict::RetryClass;
 use crate::workers;
 
 /// The files of a job that was done, and what they are.
-const ARTIFACTS: [(&str, &str); 6] = [
+pub(super) const ARTIFACTS: [(&str, &str); 6] = [
     ("model.glb", "model/gltf-binary"),
     ("preview.png", "image/png"),
     ("coverage.png", "image/png"),
@@ -95,8 +95,10 @@ impl Work {
     async fn spec(&self, job: &Job) -> Result<Spec, Box<JobError>> {
         let internal = |error: String| JobError::own(Code::Internal, error, "");
         let options = &self.service.options;
-        let wish: JobSpec =
+        let mut wish: JobOptions =
             serde_json::from_str(&job.spec).map_err(|error| internal(error.to_string()))?;
+        let budgets = [options.vram_budget, wish.vram_budget];
+        wish.vram_budget = budgets.into_iter().flatten().min();
         let failed = |error: StoreError| match &error {
             StoreError::MissingBlobs(_) => {
                 let what = format!("uploads are gone from the store since: {error}");
@@ -121,30 +123,11 @@ impl Work {
             rejected: None,
             report: Some(target("report.json")?),
             dry_run: false,
-            texture_size: wish.texture_size,
-            texture_auto: wish.texture_auto,
-            product: wish.product(),
-            repair: wish.repair(),
-            simplify: wish.simplify(),
-            keep_uvs: wish.keep_uvs,
-            uv_set: wish.uv_set,
-            quality: wish.quality,
-            blend: wish.blend,
-            refine: wish.refine,
-            vram_budget: [options.vram_budget, wish.vram_budget]
-                .into_iter()
-                .flatten()
-                .min(),
-            gpu_times: wish.gpu_times,
-            device: wish.device(),
-            seed: wish.seed,
-            holdout: wish.holdout,
-            fallback: wish.fallback,
+            options: wish,
             sandbox: options.sandbox,
             memory_limit: options.memory_limit,
             crash_root: Some(options.store.join("crashes")),
             pipelines: options.pipelines.clone(),
-            timeout: wish.timeout(),
             stall: options.stall,
             baker: options.baker.clone(),
             log_filter: "warn,baker=info".to_owned(),

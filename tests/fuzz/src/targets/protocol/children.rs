@@ -76,7 +76,7 @@ impl Children {
         let spec = spec(preview);
         let mut children = Self {
             spec,
-            tables: TableStore::new(spec.texture_size),
+            tables: TableStore::new(spec.options.texture_size),
             report: Report::new(spec),
             children: [None, None, None],
             granted: HashMap::new(),
