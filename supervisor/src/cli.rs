@@ -10,6 +10,8 @@ pub mod jobs;
 
 pub mod remote;
 
+mod paths;
+
 mod refused;
 
 mod replay;
@@ -23,14 +25,15 @@ use std::sync::Arc;
 
 use clap::Parser;
 use clap::error::{ContextKind, ErrorKind};
-use proto::message::{Code, Table};
+use proto::message::Code;
 
 use self::args::{BakeArgs, Cli, DoctorArgs, HostArgs, JobArgs, Sub};
+use self::paths::{absolute, baker_path, distinct, read, targets};
 use crate::error::JobError;
-use crate::input::{self, Input, companion};
+use crate::input;
 use crate::job::{MapTargets, Spec};
 use crate::ladder::Policy;
-use crate::output::{Target, named_twice};
+use crate::output::Target;
 use crate::screen::Voice;
 use crate::serve::Options;
 
@@ -356,69 +359,6 @@ fn spec(args: BakeArgs, name: Arc<str>) -> Result<Spec, Box<JobError>> {
         crate::job::rejected(folder, 0)?;
     }
     Ok(spec)
-}
-
-/// The files beside a result, each of which can be written.
-fn targets(beside: Vec<(Table, PathBuf)>) -> Result<Vec<(Table, Target)>, Box<JobError>> {
-    let check = |(table, path): (Table, PathBuf)| Ok((table, Target::check(&path)?));
-    beside.into_iter().map(check).collect()
-}
-
-/// The files that are known to be read before any of them is.
-fn read(inputs: &[&Input]) -> Vec<PathBuf> {
-    let beside = |input: &&Input| {
-        let cameras = companion(&input.name)?;
-        Some(input.path.with_file_name(cameras))
-    };
-    let named = inputs.iter().map(|input| input.path.clone());
-    named.chain(inputs.iter().filter_map(beside)).collect()
-}
-
-/// The outputs are different files, and none of them is an input. Inputs that others name are told apart when they are opened:
-/// see [`Given`](crate::output::Given).
-fn distinct(inputs: &[PathBuf], outputs: &[PathBuf]) -> Result<(), Box<JobError>> {
-    let mut taken: Vec<PathBuf> = inputs.iter().map(|path| place(path)).collect();
-    for path in outputs {
-        let place = place(path);
-        if taken.contains(&place) {
-            return Err(named_twice(path));
-        }
-        taken.push(place);
-    }
-    Ok(())
-}
-
-/// A path's real place, whether it exists or not.
-fn place(path: &Path) -> PathBuf {
-    path.canonicalize().unwrap_or_else(|_absent| absolute(path))
-}
-
-/// A path that need not exist, by its folder's real place.
-fn absolute(path: &Path) -> PathBuf {
-    let folder = path
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty())
-        .unwrap_or(Path::new("."));
-    let folder = folder
-        .canonicalize()
-        .unwrap_or_else(|_absent| folder.to_path_buf());
-    path.file_name()
-        .map_or_else(|| folder.clone(), |name| folder.join(name))
-}
-
-/// The worker: what was named, or `kiln-baker` beside this program. Absolute, since children start in `/`.
-fn baker_path(named: Option<PathBuf>) -> Result<PathBuf, Box<JobError>> {
-    let path = match named {
-        Some(path) => std::path::absolute(path),
-        None => std::env::current_exe().map(|program| program.with_file_name("kiln-baker")),
-    };
-    path.map_err(|error| {
-        JobError::own(
-            Code::SpawnFailed,
-            format!("cannot find kiln-baker: {error}"),
-            "",
-        )
-    })
 }
 
 /// Clap's own words on one line, and its tip as the hint.

@@ -30,8 +30,8 @@
 //! | | [`watch`] | packets and clock → alive or to be killed; a silent process → starved, stopped or stuck |
 //! | | [`ladder`], [`fleet`], [`gate`] | a failed bake → what its retry changes; which adapter it takes; who may start at all |
 //! | | [`life`] | events → actions; the state machine of a job |
-//! | data | [`options`] | the options of a job, as flags and as JSON; their ranges and their schema |
-//! | | [`input`], [`output`] | paths → opened folders, and targets that can be written, before any work |
+//! | data | [`input`], [`output`] | paths → opened folders, and targets that can be written, before any work |
+//! | | [`options`] | the options of a job, as flags and as JSON; their ranges and their schema |
 //! | | [`report`], [`event`] | what happens → `report.json` and closing lines; what a listener is told |
 //! | | [`print`], [`signals`] | lines → standard output and error; signals → orders |
 //! | | [`table_store`] | what a worker asks for → memory that it may write → sealed tables that others read |

@@ -12,7 +12,7 @@
 //! JSON may come from anybody. No field names a program, a sandbox or a place that is written to, and unknown keys are
 //! refused.
 //!
-//! A new option is a field, its rule in [`check`] if it has a range, and its use.
+//! A new option is a field, its rule in `options/check.rs` if it has a range, and its use.
 
 mod check;
 
@@ -228,6 +228,12 @@ pub struct JobOptions {
     /// in a text named Description. A result without a texture has none.
     #[arg(skip)]
     pub maps: bool,
+
+    /// Refuse a texture that explains the views of the fit with a lower PSNR than this, in dB: the job fails as soon as that is
+    /// known, and puts nothing in place. Vertex colours have none, and are refused.
+    #[arg(long, value_name = "DB", allow_negative_numbers = true, value_parser = flag(check::MIN_PSNR), help_heading = "Fit")]
+    #[schemars(extend("exclusiveMinimum" = 0, "maximum" = 100))]
+    pub min_psnr: Option<f64>,
 }
 
 /// Nothing but options, none of which is given.

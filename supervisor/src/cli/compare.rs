@@ -10,7 +10,7 @@ use proto::job::{Blend, Up};
 use proto::message::CompareModel;
 use serde_json::{Value, json};
 
-use super::{baker_path, distinct, read};
+use super::paths::{baker_path, distinct, read};
 use crate::error::JobError;
 use crate::input;
 use crate::job::compare::{Compared, Comparison};

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::args::BakeArgs;
-use super::{form, place, read};
+use super::form;
+use super::paths::{place, read};
 use crate::error::JobError;
 use crate::input::{self, Input};
 use crate::job::MapTargets;

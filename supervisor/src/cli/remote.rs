@@ -125,7 +125,7 @@ pub(super) fn submit(args: SubmitArgs) -> Checked<Task> {
         Some(output) => {
             let outputs = [Some(output), preview.as_ref(), report.as_ref()];
             Some(deliver(
-                &super::read(&[&mesh, &views]),
+                &super::paths::read(&[&mesh, &views]),
                 outputs,
                 maps.as_deref(),
             )?)
@@ -198,7 +198,7 @@ fn deliver(
     glb.map_or(Ok(()), |path| is_glb(path))?;
     let named = paths.into_iter().flatten().cloned();
     let maps_at = maps.into_iter().flat_map(MapTargets::within);
-    super::distinct(inputs, &named.chain(maps_at).collect::<Vec<_>>())?;
+    super::paths::distinct(inputs, &named.chain(maps_at).collect::<Vec<_>>())?;
     let check = |path: Option<&PathBuf>| path.map(|path| Target::check(path)).transpose();
     Ok(Delivery {
         glb: check(glb)?,

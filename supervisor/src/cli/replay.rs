@@ -11,7 +11,8 @@ use proto::job::Container;
 use proto::message::Code;
 
 use super::args::ReplayArgs;
-use super::{baker_path, distinct, form, read, targets};
+use super::form;
+use super::paths::{baker_path, distinct, read, targets};
 use crate::crash;
 use crate::error::JobError;
 use crate::input;

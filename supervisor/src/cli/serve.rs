@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use proto::message::Code;
 
 use super::args::ServeArgs;
-use super::baker_path;
+use super::paths::baker_path;
 use crate::error::JobError;
 use crate::home;
 use crate::input::reason;

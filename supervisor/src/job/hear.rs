@@ -17,6 +17,7 @@ use crate::event::Event;
 use crate::life;
 use crate::opener::Opened;
 use crate::output::{FileId, named_twice};
+use crate::report::Report;
 use crate::reserve::{self, Shortage};
 use crate::table_store::TableStoreError;
 use crate::verdict::{Exit, Kill};
@@ -294,7 +295,14 @@ impl Job<'_> {
         if role == Role::Bake {
             self.report.made(product);
         }
-        self.step(life::JobEvent::Answered(role));
+        let least = match self.kind {
+            Kind::Bake(spec) if role == Role::Bake => spec.options.min_psnr,
+            Kind::Bake(_) | Kind::Compare(_) => None,
+        };
+        self.step(match least.and_then(|least| poor(least, &self.report)) {
+            Some(error) => life::JobEvent::Stop(error),
+            None => life::JobEvent::Answered(role),
+        });
         Ok(())
     }
 
@@ -415,4 +423,47 @@ fn no_memory(role: Role, table: Table, bytes: u64, error: &BlobError) -> Box<Job
     };
     error.role = Some(role);
     error
+}
+
+/// Refuses what a bake made, where it explains the views with less than `least` dB.
+fn poor(least: f64, report: &Report) -> Option<Box<JobError>> {
+    let message = match report.psnr.train_db {
+        // A plan explains nothing.
+        _ if report.plan.is_some() => return None,
+        Some(psnr) if f64::from(psnr) >= least => return None,
+        Some(psnr) => format!(
+            "the texture explains the views with {psnr:.2} dB, less than the {least} dB of --min-psnr"
+        ),
+        None => {
+            format!("vertex colours have no PSNR, and --min-psnr asks for {least} dB")
+        }
+    };
+    let hint = "--rejected and --preview show where it is wrong; or ask for less";
+    Some(JobError::own(Code::InvalidAsset, message, hint))
+}
+
+#[cfg(test)]
+mod tests {
+    use proto::exit::DATAERR;
+
+    use super::*;
+    use crate::options::JobOptions;
+    use crate::report::Options;
+
+    #[test]
+    fn a_result_below_the_least_psnr_is_refused_with_both_figures() {
+        let mut report = Report::of(Options::of(&JobOptions::default()));
+        let error = poor(30.0, &report).expect("vertex colours have no figure");
+        assert!(error.message.contains("30 dB"), "{}", error.message);
+        for (psnr, good) in [(30.0, true), (29.994, false), (f32::NAN, false)] {
+            report.psnr.train_db = Some(psnr);
+            let error = poor(30.0, &report);
+            assert_eq!(error.is_none(), good, "{psnr}");
+            if let Some(error) = error {
+                let both = [format!("{psnr:.2} dB"), "30 dB".to_owned()];
+                assert!(both.iter().all(|figure| error.message.contains(figure)));
+                assert_eq!(error.exit_code, DATAERR);
+            }
+        }
+    }
 }

@@ -70,6 +70,10 @@ pub(super) const HOLDOUT: Rule<u32> = (
     |count| (*count as usize) < MAX_VIEWS,
     || format!("must be a whole number below {MAX_VIEWS}"),
 );
+pub(super) const MIN_PSNR: Rule<f64> = (
+    |psnr| *psnr > 0.0 && *psnr <= 100.0,
+    || "must be a PSNR in dB: above 0, and 100 at most".to_owned(),
+);
 pub(super) const MEMORY: Rule<u64> = (
     |bytes| *bytes >= LEAST_MEMORY,
     || "must be at least 16M: a worker that does nothing needs as much".to_owned(),
@@ -190,6 +194,7 @@ impl JobOptions {
         within("holdout", Some(&self.holdout), HOLDOUT)?;
         within("vram_budget", self.vram_budget.as_ref(), MEMORY)?;
         within("timeout_s", Some(&self.timeout_s), SECONDS)?;
+        within("min_psnr", self.min_psnr.as_ref(), MIN_PSNR)?;
         self.check_together()
     }
 

@@ -8,7 +8,7 @@
 //! | `GET /v1/jobs/{id}/events` | [`events`]: what happens, as it happens |
 //! | `GET /v1/jobs/{id}/artifacts/{name}` | [`artifact`]: the files that a job made |
 //! | `POST /v1/admin/…` | [`admin`]: drain, self-test, breaker/reset |
-//! | `GET /openapi.json` | [`document`]: all of this, for programs |
+//! | `GET /openapi.json` | `document`: all of this, for programs |
 //! | `GET /livez`, `/readyz`, `/metrics`, `/v1/capabilities` | [`health`] |
 //! | `GET /`, `/page/…` | [`super::page`]: the page |
 
