@@ -1,5 +1,5 @@
 //! The options of a job, each defined once: a field here is a flag of `kiln bake` and `kiln submit`, a key of a list of
-//! jobs, of a spec over HTTP and of a crash folder, and a property of the OpenAPI document. Its doc comment is the help text
+//! jobs, of a spec over HTTP and of a crash folder, and a property of `/openapi.json`. Its doc comment is the help text
 //! and the description in the schema; its default is that of the flag.
 //!
 //! ```json

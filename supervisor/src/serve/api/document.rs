@@ -29,7 +29,7 @@ pub(super) fn about() -> Value {
     health::about("openapi", "This", json!({ "200": answer }))
 }
 
-/// OpenAPI 3.1.
+/// The whole of it.
 pub(super) fn document() -> Value {
     let paths = super::routes().into_iter().map(|route| {
         let path = route.path.to_owned();
