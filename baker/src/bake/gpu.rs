@@ -10,36 +10,38 @@
 //!   rows, texels ─ deviation ─▶ deviation of the views from each texel, where maps are asked for
 //! ```
 //!
+//! | layer, lowest first | modules |
+//! |---|---|
+//! | what Rust and WGSL share, failures | `layout`, `shaders`, `error` |
+//! | an adapter | `tally`, `times`, `cache`, `driver`, `device` |
+//! | its memory and commands | `batch`, `memory`, `stage` |
+//! | views and texels | `visible`, `raster`, `tiles`, `planes` |
+//! | rows | `row_store` |
+//! | a job | `pipelines`, `fit`, this module, `dry_run` |
+//!
 //! Fill and gutter have no GPU stage: they walk the surface once, over texels that the host reads anyway. The same job
 //! on the same adapter gives the same bytes: sums across rows are integers, sums across texels are trees of fixed
 //! shape.
 
+mod batch;
 mod cache;
 pub mod device;
 mod driver;
+pub mod dry_run;
 mod error;
+mod fit;
 mod layout;
 mod memory;
-
+pub mod pipelines;
+mod planes;
+mod raster;
+mod row_store;
 mod shaders;
 mod stage;
-
 mod tally;
-
-mod batch;
-mod times;
-
-mod raster;
 mod tiles;
+mod times;
 mod visible;
-
-mod planes;
-mod row_store;
-
-mod fit;
-pub mod pipelines;
-
-pub mod dry_run;
 
 #[cfg(test)]
 mod tests;

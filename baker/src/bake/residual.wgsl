@@ -125,9 +125,9 @@ fn robust_weight(square: f32) -> f32 {
     return root * root;
 }
 
-// Neighbourhood weight ("company"): the mean weight of the rows in the 3×3 blocks around the row's, to the fourth
+// Neighbourhood weight: the mean weight of the rows in the 3×3 blocks around the row's, to the fourth
 // power, times the share of the view.
-fn company() -> f32 {
+fn neighbourhood_weight() -> f32 {
     let view = judged[own_view()];
     let size = vec2(view.blocks & 0xffffu, view.blocks >> 16u);
     let nth = own_block - view.first_block;
@@ -189,21 +189,21 @@ fn reweigh(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_in
     for (var turn = 0u; turn < turns; turn++) {
         take(turn);
         if leads_row() {
-            trust[own_row] *= company();
+            trust[own_row] *= neighbourhood_weight();
         }
     }
 }
 
 // The second pass for rows that were redrawn since and so lost their weight.
 @compute @workgroup_size(ROW_LANES)
-fn reweigh_again(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+fn reweigh_redrawn(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     let turns = open(group, lane);
     load_near();
     for (var turn = 0u; turn < turns; turn++) {
         take(turn);
         let square = squared_residual();
         if leads_row() {
-            trust[own_row] = robust_weight(square) * alpha_weight(own_colour) * company();
+            trust[own_row] = robust_weight(square) * alpha_weight(own_colour) * neighbourhood_weight();
         }
     }
 }

@@ -293,7 +293,7 @@ pub(super) static RESIDUAL: Shader = Shader {
         ("survey", Over::Rows),
         ("survey_kept", Over::Rows),
         ("reweigh", Over::Rows),
-        ("reweigh_again", Over::Rows),
+        ("reweigh_redrawn", Over::Rows),
     ],
 };
 

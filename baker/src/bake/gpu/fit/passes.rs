@@ -60,8 +60,8 @@ impl Fit {
         which: Which,
     ) -> Result<(), GpuError> {
         let then = self.view_sums.as_ref().and_then(|sums| sums.then.as_ref());
-        let again = then.map(|(own, _)| self.residual("reweigh_again", own));
-        (self.store).visit(batch, &self.tiles, visits, which, again)
+        let restore = then.map(|(own, _)| self.residual("reweigh_redrawn", own));
+        (self.store).visit(batch, &self.tiles, visits, which, restore)
     }
 
     pub(crate) fn average(&mut self) -> Result<(), GpuError> {

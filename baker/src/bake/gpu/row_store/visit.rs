@@ -36,14 +36,14 @@ impl<'a> Visit<'a> {
 }
 
 impl RowStore {
-    /// Runs `visits` over the rows of `which`. On redrawn rows `again` runs first and restores their weights.
+    /// Runs `visits` over the rows of `which`. On redrawn rows `restore` runs first and restores their weights.
     pub(crate) fn visit(
         &self,
         batch: &mut Batch<'_>,
         tiles: &Tiles,
         visits: &[Visit<'_>],
         which: Which,
-        again: Option<Visit<'_>>,
+        restore: Option<Visit<'_>>,
     ) -> Result<(), GpuError> {
         for pool in &self.pixels {
             let wanted = match which {
@@ -53,7 +53,7 @@ impl RowStore {
                 Which::Seams => false,
             };
             if wanted {
-                self.visit_pool(batch, tiles, pool, visits, again)?;
+                self.visit_pool(batch, tiles, pool, visits, restore)?;
             }
         }
         if matches!(which, Which::Seams | Which::All) {
@@ -70,7 +70,7 @@ impl RowStore {
         tiles: &Tiles,
         pool: &FilledPool,
         visits: &[Visit<'_>],
-        again: Option<Visit<'_>>,
+        restore: Option<Visit<'_>>,
     ) -> Result<(), GpuError> {
         let bound = (pool.bound.as_ref()).map(|[all, few]| if self.narrowed { few } else { all });
         if !pool.is_streamed() {
@@ -81,8 +81,8 @@ impl RowStore {
         if let Some(binned) = &pool.binned {
             (self.row_bins).put_in_order(batch, &pool.buffers, binned)?;
         }
-        if let Some(again) = again {
-            dispatch(batch, pool.counts, bound, &[again])?;
+        if let Some(restore) = restore {
+            dispatch(batch, pool.counts, bound, &[restore])?;
         }
         dispatch(batch, pool.counts, bound, visits)?;
         batch.send()?;
