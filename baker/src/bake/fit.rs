@@ -9,7 +9,7 @@
 //!   left-out views best is taken, interpolated between the steps. Each step starts from the pixel means until one
 //!   predicts the left-out views better than they do.
 //!
-//! Views that contradict the others everywhere (outlier views, [`outliers`]) are found after the first round. Then λ is
+//! Views that contradict the others everywhere (outlier views) are found after the first round. Then λ is
 //! found again without them, and all rounds run again.
 
 use super::backend::{

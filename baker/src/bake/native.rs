@@ -16,7 +16,7 @@ use super::backend::{
     ViewResiduals, alpha_weight, bin_of, robust_weight,
 };
 use super::colour::{observed, to_display};
-use super::normal::{CHUNKS_A_TICK, Normal, Problem, conjugate_gradients};
+use super::normal::{CHUNKS_A_TICK, LeastSquares, Normal, conjugate_gradients};
 use super::row_cache::{RowBudget, RowCache};
 use super::rows::Rows;
 use super::scene::Scene;
@@ -304,7 +304,7 @@ impl Backend for Native {
                 });
         }
         self.cache.weights = weights;
-        let problem = Problem {
+        let problem = LeastSquares {
             rows: &self.cache,
             ties: &self.ties,
             blend,
@@ -320,7 +320,7 @@ impl Backend for Native {
     }
 
     fn solve(&mut self, iterations: u32) -> Result<(), BackendError> {
-        let problem = Problem {
+        let problem = LeastSquares {
             rows: &self.cache,
             ties: &self.ties,
             blend: self.blend,

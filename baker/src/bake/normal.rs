@@ -20,7 +20,7 @@ pub(super) const CHUNKS_A_TICK: usize = 16;
 
 /// The weighed rows of all views, links and seam constraints.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Problem<'a> {
+pub(super) struct LeastSquares<'a> {
     pub(super) rows: &'a RowCache,
     pub(super) ties: &'a Ties,
     /// What the rows' bytes stand for.
@@ -130,8 +130,13 @@ impl Normal {
     /// Takes new row weights: computes the diagonal, and the weights of links and seam constraints relative to it. λ
     /// and σ carry the squared slope of the sRGB encoding at the texel's present colour, since the error is judged
     /// where it is seen.
-    pub(super) fn weigh(&mut self, problem: Problem<'_>, strength: Strength, texels: &[[f32; 4]]) {
-        let Problem { rows, ties, blend } = problem;
+    pub(super) fn weigh(
+        &mut self,
+        problem: LeastSquares<'_>,
+        strength: Strength,
+        texels: &[[f32; 4]],
+    ) {
+        let LeastSquares { rows, ties, blend } = problem;
         let table = observed(blend);
         let mut diagonal = self.sum(rows, true, |chunk, row| {
             let [r, g, b] = chunk.channel_weights(row, table);
@@ -263,11 +268,11 @@ impl Normal {
     /// 0, this is the normal matrix times `x`.
     fn gradient(
         &mut self,
-        problem: Problem<'_>,
+        problem: LeastSquares<'_>,
         x: &[[f32; 4]],
         b: impl Fn(u8) -> f32 + Sync,
     ) -> Sums {
-        let Problem { rows, ties, blend } = problem;
+        let LeastSquares { rows, ties, blend } = problem;
         let table = observed(blend);
         let mut out = self.sum(rows, false, |chunk, row| {
             if !counts(chunk, row) {
@@ -285,7 +290,7 @@ impl Normal {
     }
 
     /// Right-hand side minus normal matrix times `x`.
-    fn defect(&mut self, problem: Problem<'_>, x: &[[f32; 4]]) -> Sums {
+    fn defect(&mut self, problem: LeastSquares<'_>, x: &[[f32; 4]]) -> Sums {
         let table = observed(problem.blend);
         let mut out = self.gradient(problem, x, |byte| table[byte as usize].value);
         ticking(out.par_iter_mut()).for_each(|sum| *sum = sum.map(|value| -value));
@@ -344,7 +349,7 @@ pub(super) fn ratio(one: [f64; 3], other: [f64; 3]) -> [f32; 3] {
 /// its own coefficients.
 pub(super) fn conjugate_gradients(
     normal: &mut Normal,
-    problem: Problem<'_>,
+    problem: LeastSquares<'_>,
     x: &mut [[f32; 4]],
     iterations: u32,
 ) {

@@ -9,7 +9,7 @@ use rayon::prelude::*;
 /// regions: a pixel among outliers is an outlier too, even if few other views contradict it.
 pub const BLOCK: u32 = 8;
 
-/// Pixels of a block.
+/// All pixels of a block.
 pub(super) const ALL: u8 = (BLOCK * BLOCK) as u8;
 
 /// For each view, how many pixels of each of its blocks ([`BLOCK`]) have a row.

@@ -62,7 +62,7 @@ use crate::step_times::{self, timed};
 pub(super) use ahead::Ahead;
 use ahead::{Took, await_pass};
 use camera::Verdict;
-use intake::{Examined, Intake, Meanwhile, Taken, fitted, masking};
+use intake::{Examined, Intake, IntakeResult, Meanwhile, fitted, masking};
 
 /// Bytes of views that may wait for each other. Jobs with less wait for their last view; of larger ones the first view
 /// is taken in before all are known.
@@ -98,7 +98,7 @@ pub(super) struct Refiner<'a> {
 }
 
 /// Views that were examined, the gains to divide out of them, and what an adapter took of them.
-struct Filled {
+struct FilledViews {
     examined: Examined,
     gains: Vec<f64>,
     took: Took,
@@ -214,7 +214,7 @@ impl<'a> Refiner<'a> {
             moved: AtomicBool::new(early.verdicts.iter().any(Verdict::is_moved)),
             ..Meanwhile::default()
         };
-        let Filled {
+        let FilledViews {
             examined,
             gains,
             took,
@@ -260,7 +260,7 @@ impl<'a> Refiner<'a> {
         ahead: &mut Option<&mut dyn Ahead>,
         meanwhile: &Meanwhile<'_>,
         early: Examined,
-    ) -> Result<Filled, Failure> {
+    ) -> Result<FilledViews, Failure> {
         let (hand, handed) = mpsc::channel();
         let pass = ahead.as_ref().map(|ahead| ahead.pass());
         thread::scope(|threads| {
@@ -272,7 +272,7 @@ impl<'a> Refiner<'a> {
             });
             let intake = self.intake(progress, meanwhile);
             let taken = intake.run(next_view, hand, early, self.ended)?;
-            let Taken {
+            let IntakeResult {
                 mut examined,
                 ended,
                 waited,
@@ -295,7 +295,7 @@ impl<'a> Refiner<'a> {
                 Some(Ok(took)) => took?,
                 Some(Err(panic)) => std::panic::resume_unwind(panic),
             };
-            Ok(Filled {
+            Ok(FilledViews {
                 examined,
                 gains,
                 took,

@@ -5,7 +5,7 @@ use proto::job::Blend;
 use super::*;
 use crate::bake::backend::{Strength, Ties};
 use crate::bake::fixture::{Random, all_links};
-use crate::bake::normal::{Normal, Problem, conjugate_gradients};
+use crate::bake::normal::{LeastSquares, Normal, conjugate_gradients};
 use crate::bake::row_cache::RowCache;
 use crate::bake::rows::{Entry, Rows};
 
@@ -88,7 +88,7 @@ fn ramp(iterations: u32, levels: bool) -> Vec<f32> {
         links: all_links(EDGE),
         seams: Rows::of_view(0),
     };
-    let problem = Problem {
+    let problem = LeastSquares {
         rows: &RowCache::of_rows(vec![vec![rows]], weights),
         ties: &ties,
         blend: Blend::Srgb,

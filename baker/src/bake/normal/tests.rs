@@ -99,8 +99,8 @@ impl Job {
         }
     }
 
-    fn problem(&self) -> Problem<'_> {
-        Problem {
+    fn problem(&self) -> LeastSquares<'_> {
+        LeastSquares {
             rows: &self.cache,
             ties: &self.ties,
             blend: self.blend,
@@ -389,7 +389,7 @@ fn without_rows_texels_stay() {
     let mut normal = Normal::new(TEXELS, SIZE, 2);
     let start = random_texels(&mut Random(12));
     let mut x = start.clone();
-    let problem = Problem {
+    let problem = LeastSquares {
         rows: &RowCache::of_rows(Vec::new(), Vec::new()),
         ties: &Ties::default(),
         blend: Blend::Linear,

@@ -29,7 +29,7 @@ pub(super) struct Examined {
 
 /// Result of an intake.
 #[derive(Debug)]
-pub(super) struct Taken {
+pub(super) struct IntakeResult {
     pub(super) examined: Examined,
     /// No view follows.
     pub(super) ended: bool,
@@ -101,14 +101,14 @@ impl Intake<'_> {
         hand: mpsc::Sender<Arc<View>>,
         early: Examined,
         ended: bool,
-    ) -> Result<Taken, Failure> {
+    ) -> Result<IntakeResult, Failure> {
         let known = early.verdicts.len() as u64;
         let before = self.count.fetch_add(known, Ordering::Relaxed) + known;
         self.progress.progress(self.phase, before, 0);
         self.meanwhile.all.store(ended, Ordering::Relaxed);
         let waiting = &self.meanwhile.waiting;
         let (sender, results) = mpsc::channel();
-        let mut taken = Taken {
+        let mut taken = IntakeResult {
             examined: Examined {
                 views: Vec::new(),
                 ..early
@@ -148,7 +148,7 @@ impl Intake<'_> {
     /// Takes in the views that `came`, then those that follow, as far as they may be held; `add` gets their tasks.
     fn take_in(
         &self,
-        taken: &mut Taken,
+        taken: &mut IntakeResult,
         came: Vec<Arc<View>>,
         next_view: &mut impl FnMut() -> Result<Option<View>, Failure>,
         add: impl Fn(Task),
