@@ -59,7 +59,12 @@ fn halves(piece: &Piece, longest: f64) -> Option<Vec<Piece>> {
         }
     }
     let parts = parts(chart, &sides);
-    (parts.len() > 1).then(|| parts.iter().map(|part| select(piece, part)).collect())
+    let mut owner = vec![0; piece.faces.len()];
+    for (number, part) in parts.iter().enumerate() {
+        part.iter().for_each(|&row| owner[row as usize] = number);
+    }
+    let of = |number| piece.part(|row| owner[row] == number);
+    (parts.len() > 1).then(|| (0..parts.len()).map(of).collect())
 }
 
 /// The triangles of each part: those of one side that are connected by vertices.
@@ -93,26 +98,6 @@ fn parts(chart: &Chart, sides: &[bool]) -> Vec<Vec<u32>> {
         parts[*number].push(triangle);
     }
     parts
-}
-
-/// These triangles of a piece as a piece of their own.
-fn select(piece: &Piece, triangles: &[u32]) -> Piece {
-    let mut places = vec![u32::MAX; piece.points.len()];
-    let mut part = Piece::default();
-    for &triangle in triangles {
-        let corners = piece.chart.triangles[triangle as usize].map(|corner| {
-            let place = &mut places[corner as usize];
-            if *place == u32::MAX {
-                *place = part.points.len() as u32;
-                part.points.push(piece.points[corner as usize]);
-                part.chart.uvs.push(piece.chart.uvs[corner as usize]);
-            }
-            *place
-        });
-        part.chart.triangles.push(corners);
-        part.faces.push(piece.faces[triangle as usize]);
-    }
-    part
 }
 
 #[cfg(test)]
@@ -179,7 +164,7 @@ mod tests {
 
     #[test]
     fn one_triangle_stays_however_large() {
-        let piece = select(&strip(1), &[0]);
+        let piece = strip(1).part(|row| row == 0);
         assert_eq!(divide(vec![piece.clone()], 4), [piece]);
     }
 }

@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod bits;
 mod budget;
 pub mod coverage;
 mod detach;

@@ -5,6 +5,7 @@
 
 use kiln_raster::touched;
 
+use crate::bits::{fill, next};
 use crate::piece::{Chart, turned};
 use crate::work::Ticker;
 
@@ -92,31 +93,10 @@ impl Bits {
         }
     }
 
-    fn fill(&mut self, row: usize, from: usize, to: usize) {
-        let words = &mut self.bits[row * self.words..(row + 1) * self.words];
-        for (word, bits) in words
-            .iter_mut()
-            .enumerate()
-            .take(to / 64 + 1)
-            .skip(from / 64)
-        {
-            let low = if word == from / 64 {
-                !0 << (from % 64)
-            } else {
-                !0
-            };
-            let high = if word == to / 64 {
-                !0 >> (63 - to % 64)
-            } else {
-                !0
-            };
-            *bits |= low & high;
-        }
-    }
-
     fn fill_triangle(&mut self, corners: [[f64; 2]; 3]) {
         for (row, from, to) in touched(corners, [self.width, self.height], SLACK) {
-            self.fill(row, from, to);
+            let words = &mut self.bits[row * self.words..(row + 1) * self.words];
+            fill(words, from, to + 1);
         }
     }
 
@@ -131,8 +111,12 @@ impl Bits {
         for row in 0..self.height {
             let words = &self.bits[row * self.words..(row + 1) * self.words];
             let mut cell = 0;
-            while let Some(start) = next(words, cell, true) {
-                cell = next(words, start, false).unwrap_or(64 * self.words);
+            loop {
+                let start = next(words, cell, true);
+                if start == 64 * self.words {
+                    break;
+                }
+                cell = next(words, start, false);
                 let length = (cell - start) as u32;
                 mask.spans.push([start as u32, length]);
                 if length > mask.longest[1] {
@@ -144,19 +128,6 @@ impl Bits {
         mask.order = coarse_to_fine(self.height);
         mask
     }
-}
-
-/// The first cell from `from` on that is set, or unset.
-fn next(words: &[u64], from: usize, set: bool) -> Option<usize> {
-    let turned = |word: u64| if set { word } else { !word };
-    let (first, rest) = words.get(from / 64..)?.split_first()?;
-    let own = turned(*first) & (!0 << (from % 64));
-    if own != 0 {
-        return Some(from / 64 * 64 + own.trailing_zeros() as usize);
-    }
-    let place = rest.iter().position(|&word| turned(word) != 0)?;
-    let word = from / 64 + 1 + place;
-    Some(64 * word + turned(words[word]).trailing_zeros() as usize)
 }
 
 /// `0..count`, in the order of bisection.
