@@ -53,9 +53,6 @@ unsafe impl GlobalAlloc for Counting {
 }
 
 /// Runs `work` and asserts that this thread never held more than `limit` bytes more than before.
-///
-/// # Panics
-/// If it did.
 pub fn within<T>(limit: usize, what: &str, work: impl FnOnce() -> T) -> T {
     let before = HELD.with(Cell::get);
     PEAK.with(|peak| peak.set(before));

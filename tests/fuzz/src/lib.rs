@@ -11,9 +11,6 @@
 //! `./run.sh fuzz keep` writes the packs anew from what all runs so far have reached.
 
 pub mod files;
-
 pub mod heap;
-
 pub mod seed;
-
 pub mod targets;

@@ -16,13 +16,12 @@ mod table;
 mod text;
 mod views;
 
+pub(crate) use packet::summaries;
+
 /// Target, name, bytes. A name that begins with `refused` is of what is known and not read.
 pub type Seed = (&'static str, String, Vec<u8>);
 
 /// All seeds that are made.
-///
-/// # Panics
-/// If the sample is not what it was.
 #[must_use]
 pub fn all() -> Vec<Seed> {
     let mut seeds = Vec::new();

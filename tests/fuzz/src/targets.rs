@@ -1,29 +1,17 @@
 //! The targets. Each takes any bytes and tells whether they were accepted; each promise of a reader is an assertion here.
 
-mod packet;
-
-mod table;
-
-pub(crate) mod mesh;
-
-mod soup;
-
-mod transforms;
-
 mod colmap;
-
-mod picture;
-
 mod jobs;
-
 mod log;
-
+pub(crate) mod mesh;
 mod opener;
-
-mod recorder;
-
+mod packet;
+mod picture;
 mod protocol;
-
+mod recorder;
+mod soup;
+mod table;
+mod transforms;
 mod views;
 
 pub use colmap::colmap;
@@ -64,9 +52,6 @@ pub const ALL: [Target; 16] = [
 ];
 
 /// A line that a terminal shows as it is.
-///
-/// # Panics
-/// If it is not one.
 pub(crate) fn harmless(line: &str) {
     assert!(!line.chars().any(char::is_control), "{line:?}");
 }

@@ -192,7 +192,7 @@ fn adapter() -> AdapterInfo {
 }
 
 /// One of each role.
-pub(super) fn summaries() -> [Done; 3] {
+pub(crate) fn summaries() -> [Done; 3] {
     let times = vec![PhaseTime {
         phase: Phase::Raster,
         ms: 12.5,
