@@ -43,7 +43,6 @@ impl Channel {
     ];
 
     /// Its key in `transforms.json`.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Base => "base",
@@ -61,7 +60,6 @@ impl Channel {
     }
 
     /// The value at a point of the unit ball: components in 0-1, or a unit vector for [`Channel::Normal`].
-    #[must_use]
     pub fn at(self, [x, y, z]: Vector) -> Vector {
         let wave = |of: f64| 0.5 + 0.4 * of.sin();
         match self {
@@ -145,9 +143,6 @@ const RAYS: usize = 4;
 
 impl Views {
     /// Writes `mesh.obj`, `transforms.json` and all pictures into `folder`; each channel has a folder of its name.
-    ///
-    /// # Panics
-    /// If they cannot be written.
     pub fn write(&self, folder: &Path) {
         fs::write(folder.join("mesh.obj"), self.mesh()).expect("a mesh");
         for channel in self.channels.iter().chain(&[Channel::Base]) {
@@ -328,7 +323,6 @@ fn hit([right, up, back]: [Vector; 3], [across, upwards]: [f64; 2]) -> Option<Ve
 }
 
 /// Linear light of an sRGB value, both in 0-1.
-#[must_use]
 pub fn light(display: f64) -> f64 {
     if display <= 0.04045 {
         display / 12.92
@@ -338,7 +332,6 @@ pub fn light(display: f64) -> f64 {
 }
 
 /// The sRGB value of linear light.
-#[must_use]
 pub fn display(light: f64) -> f64 {
     if light <= 0.003_130_8 {
         light * 12.92
@@ -348,20 +341,17 @@ pub fn display(light: f64) -> f64 {
 }
 
 /// Scales a vector to unit length.
-#[must_use]
 pub fn unit(vector: Vector) -> Vector {
     let length = dot(vector, vector).sqrt();
     vector.map(|x| x / length)
 }
 
 /// Dot product.
-#[must_use]
 pub fn dot(a: Vector, b: Vector) -> f64 {
     (0..3).map(|k| a[k] * b[k]).sum()
 }
 
 /// Cross product.
-#[must_use]
 pub fn cross(a: Vector, b: Vector) -> Vector {
     std::array::from_fn(|k| a[(k + 1) % 3] * b[(k + 2) % 3] - a[(k + 2) % 3] * b[(k + 1) % 3])
 }

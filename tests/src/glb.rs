@@ -81,10 +81,6 @@ impl Model {
     }
 
     /// As [`Self::read`].
-    ///
-    /// # Panics
-    /// If it cannot be read.
-    #[must_use]
     pub fn open(path: &Path) -> Self {
         Self::read(path).unwrap_or_else(|error| panic!("{error}"))
     }
@@ -101,7 +97,6 @@ impl Model {
     }
 
     /// The accessor of an attribute, or of `indices`.
-    #[must_use]
     pub fn accessor(&self, name: &str) -> Option<&Value> {
         let primitive = &self.json["meshes"][0]["primitives"][self.page];
         let number = [&primitive[name], &primitive["attributes"][name]];
@@ -115,10 +110,6 @@ impl Model {
     }
 
     /// The numbers of an attribute of 32-bit floats, by vertex.
-    ///
-    /// # Panics
-    /// If there is none.
-    #[must_use]
     pub fn floats<const N: usize>(&self, name: &str) -> Vec<[f64; N]> {
         let accessor = self.accessor(name).expect(name);
         assert_eq!(accessor["componentType"], 5126, "{name}");
@@ -133,10 +124,6 @@ impl Model {
     }
 
     /// The corners of each triangle.
-    ///
-    /// # Panics
-    /// If there are none.
-    #[must_use]
     pub fn triangles(&self) -> Vec<[usize; 3]> {
         let accessor = self.accessor("indices").expect("indices");
         let width = if accessor["componentType"] == 5123 {
@@ -155,7 +142,6 @@ impl Model {
     }
 
     /// The file in a slot of the material, if there is one.
-    #[must_use]
     pub fn file(&self, slot: &str) -> Option<&[u8]> {
         let texture = self.json["materials"][self.page].pointer(&format!("/{slot}/index"))?;
         let texture = self.entry("textures", texture);
@@ -175,18 +161,12 @@ fn index(value: &Value) -> usize {
 }
 
 /// Asserts that the validator finds neither an error nor a warning.
-///
-/// # Panics
-/// If it does, or is not installed.
 pub fn assert_files_valid(files: &[PathBuf]) {
     let (valid, words) = validate(files);
     assert!(valid, "{words}");
 }
 
 /// Asserts that the validator finds nothing wrong with the results of these benches.
-///
-/// # Panics
-/// If it does, or is not installed.
 pub fn assert_valid(benches: &[Bench]) {
     let files: Vec<PathBuf> = benches
         .iter()
@@ -196,10 +176,6 @@ pub fn assert_valid(benches: &[Bench]) {
 }
 
 /// As [`validate`] for files with `KHR_texture_basisu`: ignores only that the validator does not know KTX2.
-///
-/// # Panics
-/// If it is not installed.
-#[must_use]
 pub fn validate_basisu(paths: &[PathBuf]) -> (bool, String) {
     let (_, words) = validate(paths);
     let foreign = [
@@ -214,10 +190,6 @@ pub fn validate_basisu(paths: &[PathBuf]) -> (bool, String) {
 }
 
 /// Whether the Khronos validator finds neither an error nor a warning in any of the files, and its output.
-///
-/// # Panics
-/// If it is not installed.
-#[must_use]
 pub fn validate(paths: &[PathBuf]) -> (bool, String) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("validator");
     assert!(

@@ -3,6 +3,8 @@
 //!
 //! `kiln` gets a saboteur instead of `kiln-baker`: a link in the test's own folder, with its plan beside it. Nothing
 //! here sleeps to wait for something. Tests wait for a line, the end of a process, or the hang-up of a pipe.
+//!
+//! Every helper panics where something is not as it must be, which fails the test; none waits longer than [`DEADLINE`].
 
 use std::fs;
 use std::io;
@@ -33,6 +35,7 @@ pub mod made;
 pub mod picture;
 pub mod relay;
 pub mod replay;
+mod run;
 pub mod shapes;
 pub mod shim;
 pub mod sidecar;
@@ -43,8 +46,6 @@ pub mod views;
 pub mod vulkan;
 pub mod walk;
 
-mod run;
-
 pub use run::{Outcome, Run};
 
 /// Bound of anything that must happen: it finds what hangs, no more.
@@ -54,10 +55,6 @@ pub const DEADLINE: Duration = Duration::from_secs(900);
 pub const MESH_TEXT: &str = "a mesh";
 
 /// Sorted names of the files in a folder.
-///
-/// # Panics
-/// If it cannot be listed.
-#[must_use]
 pub fn names_in(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).expect("the folder");
     let name = |entry: io::Result<fs::DirEntry>| entry.expect("an entry").file_name();
@@ -79,10 +76,6 @@ fn builds() -> PathBuf {
 }
 
 /// Path of a program of the workspace.
-///
-/// # Panics
-/// If it has not been built.
-#[must_use]
 pub fn program(name: &str) -> PathBuf {
     built(
         builds().join(name),
@@ -91,10 +84,6 @@ pub fn program(name: &str) -> PathBuf {
 }
 
 /// Path of a program of the workspace that is built with the feature `failpoints`.
-///
-/// # Panics
-/// If it has not been built.
-#[must_use]
 pub fn with_failpoints(name: &str) -> PathBuf {
     built(
         builds().with_file_name("failpoints").join(name),
@@ -108,13 +97,11 @@ fn built(path: PathBuf, how: &str) -> PathBuf {
 }
 
 /// The words of a text: `words("--device cpu")` for `["--device", "cpu"]`.
-#[must_use]
 pub fn words(text: &str) -> Vec<&str> {
     text.split_whitespace().collect()
 }
 
 /// A file of the sample set.
-#[must_use]
 pub fn sample(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("data/spot")
@@ -122,10 +109,6 @@ pub fn sample(name: &str) -> PathBuf {
 }
 
 /// A number of a JSON document.
-///
-/// # Panics
-/// If it is none.
-#[must_use]
 pub fn number(value: &Value) -> f64 {
     value
         .as_f64()
@@ -133,17 +116,30 @@ pub fn number(value: &Value) -> f64 {
 }
 
 /// A JSON document.
-///
-/// # Panics
-/// If the file cannot be read or holds none.
-#[must_use]
 pub fn read_json(path: &Path) -> Value {
     let bytes = fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     serde_json::from_slice(&bytes).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
+/// A line of a process's or thread's status, without its name: `status_of("self", "VmRSS")`.
+pub fn status_of(process: &str, name: &str) -> Option<String> {
+    let text = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let mut lines = text.lines().filter_map(|line| line.split_once(':'));
+    lines
+        .find(|(known, _)| *known == name)
+        .map(|(_, value)| value.trim().to_owned())
+}
+
+/// A number of KiB in the status of a process.
+pub fn kib_of(process: i32, name: &str) -> Option<u64> {
+    status_of(&process.to_string(), name)?
+        .split(' ')
+        .next()?
+        .parse()
+        .ok()
+}
+
 /// The Vulkan adapter of the tests.
-#[must_use]
 pub fn adapter() -> String {
     std::env::var("KILN_TEST_ADAPTER").unwrap_or_else(|_unset| "llvmpipe".to_owned())
 }
@@ -158,10 +154,6 @@ pub struct Bench {
 
 impl Bench {
     /// A bench with the saboteur as worker.
-    ///
-    /// # Panics
-    /// If the folder cannot be created.
-    #[must_use]
     pub fn new(plan: &Plan) -> Self {
         let bench = Self::with(program("kiln"), &program("saboteur"));
         for pipe in ["alive", "told"] {
@@ -174,19 +166,11 @@ impl Bench {
     }
 
     /// A bench with the real worker and no inputs.
-    ///
-    /// # Panics
-    /// If the folder cannot be made, or the programs are not built.
-    #[must_use]
     pub fn real() -> Self {
         Self::with(program("kiln"), &program("kiln-baker"))
     }
 
     /// A bench with the real worker and the inputs of [`sphere`].
-    ///
-    /// # Panics
-    /// As [`Self::real`].
-    #[must_use]
     pub fn sphere() -> Self {
         let bench = Self::real();
         sphere::write(bench.folder.path());
@@ -194,10 +178,6 @@ impl Bench {
     }
 
     /// As [`Self::sphere`], with programs that `KILN_FAILPOINTS` makes fail.
-    ///
-    /// # Panics
-    /// As [`Self::real`].
-    #[must_use]
     pub fn real_with_failpoints() -> Self {
         let bench = Self::with(with_failpoints("kiln"), &with_failpoints("kiln-baker"));
         sphere::write(bench.folder.path());
@@ -221,28 +201,22 @@ impl Bench {
     }
 
     /// The worker under test.
-    #[must_use]
     pub fn baker(&self) -> &Path {
         &self.baker
     }
 
     /// Changes the saboteur's plan.
-    ///
-    /// # Panics
-    /// If the plan cannot be written.
     pub fn set_plan(&self, plan: &Plan) {
         let text = serde_json::to_string(plan).expect("a plan is JSON");
         fs::write(self.path("kiln-baker.json"), text).expect("a plan");
     }
 
     /// A path in the test's folder.
-    #[must_use]
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
     /// `kiln` without arguments yet, in the test's folder.
-    #[must_use]
     pub fn kiln(&self) -> Command {
         let mut command = Command::new(&self.kiln);
         command
@@ -254,13 +228,11 @@ impl Bench {
     }
 
     /// `kiln bake` of a list of jobs with the bench's saboteurs, which keep nothing of crashes; arguments are to be added.
-    #[must_use]
     pub fn kiln_with_saboteurs(&self) -> Command {
         self.command(&words("bake --insecure-no-sandbox --crash-folder none"))
     }
 
     /// `kiln bake` of the bench's own inputs with `--json`, and `more`.
-    #[must_use]
     pub fn bake(&self, more: &[&str]) -> Command {
         let mut command = self.command(&words(
             "bake mesh.glb --views transforms.json -o out/out.glb --json",
@@ -272,7 +244,6 @@ impl Bench {
     }
 
     /// `kiln` with these arguments and the bench's worker.
-    #[must_use]
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = self.kiln();
         command.args(arguments).arg("--baker").arg(&self.baker);
@@ -281,7 +252,6 @@ impl Bench {
 
     /// `kiln bake` with the real worker on the processor, which gives the same result everywhere. `more` follows mesh
     /// and views; it may name another output or device.
-    #[must_use]
     pub fn bake_for_real(
         &self,
         mesh: impl AsRef<Path>,
@@ -292,7 +262,6 @@ impl Bench {
     }
 
     /// As [`Self::bake_for_real`], with text instead of JSON.
-    #[must_use]
     pub fn bake_for_people(
         &self,
         mesh: impl AsRef<Path>,
@@ -335,10 +304,6 @@ impl Bench {
     }
 
     /// The figures of `kiln compare` for a mesh.
-    ///
-    /// # Panics
-    /// If it fails.
-    #[must_use]
     pub fn compared(&self, mesh: impl AsRef<Path>, views: impl AsRef<Path>) -> Value {
         let mut command = self.command(&["compare", "--json"]);
         command
@@ -351,16 +316,11 @@ impl Bench {
     }
 
     /// The bytes of a file in the test's folder; none if it is not there.
-    #[must_use]
     pub fn bytes(&self, name: &str) -> Option<Vec<u8>> {
         fs::read(self.path(name)).ok()
     }
 
     /// The pipe by which saboteurs hear and tell; opened for both directions, so that nobody waits for the other end.
-    ///
-    /// # Panics
-    /// If it cannot be opened.
-    #[must_use]
     pub fn told(&self) -> fs::File {
         let mut options = fs::File::options();
         options.read(true).write(true);
@@ -374,34 +334,21 @@ impl Bench {
     }
 
     /// Starts `kiln bake` with the saboteur.
-    #[must_use]
     pub fn start(&self, more: &[&str]) -> Run {
         Run::start(self.bake(more))
     }
 
     /// Names of the files in the output folder.
-    ///
-    /// # Panics
-    /// If it cannot be listed.
-    #[must_use]
     pub fn outputs(&self) -> Vec<String> {
         names_in(&self.path("out"))
     }
 
     /// The read end of the pipe that every saboteur holds open. Open it before the run: see [`wait_all_gone`].
-    ///
-    /// # Panics
-    /// If it cannot be opened.
-    #[must_use]
     pub fn alive(&self) -> fs::File {
         alive_in(self.folder.path())
     }
 
     /// Command lines of the processes that run the bench's worker now.
-    ///
-    /// # Panics
-    /// If there is no `/proc`.
-    #[must_use]
     pub fn workers(&self) -> Vec<String> {
         self.processes().into_iter().map(|(_, line)| line).collect()
     }
@@ -428,9 +375,6 @@ impl Bench {
 
     /// Waits until none of [`Bench::workers`] is left. After the supervisor's death this includes workers that do not
     /// yet hold the pipe of [`wait_all_gone`]. They exit once they find their socket's other end closed.
-    ///
-    /// # Panics
-    /// After the deadline.
     pub fn wait_workers_gone(&self) {
         for (number, line) in self.processes() {
             let pid = rustix::process::Pid::from_raw(number).expect("a process");
@@ -445,9 +389,6 @@ impl Bench {
     }
 
     /// Asserts that the run left no worker, and exactly `outputs` in the output folder.
-    ///
-    /// # Panics
-    /// If it left something.
     pub fn assert_clean(&self, outputs: &[&str]) {
         assert_eq!(self.outputs(), outputs, "files left in the output folder");
         assert!(
@@ -459,10 +400,6 @@ impl Bench {
 }
 
 /// The read end of the pipe `alive` in a folder of saboteurs.
-///
-/// # Panics
-/// If it cannot be opened.
-#[must_use]
 pub fn alive_in(folder: &Path) -> fs::File {
     let path = folder.join("alive");
     let reader = fs::OpenOptions::new()
@@ -479,9 +416,6 @@ pub fn alive_in(folder: &Path) -> fs::File {
 }
 
 /// Waits until every process has closed the write end, which happens only when it ends.
-///
-/// # Panics
-/// After the deadline.
 pub fn wait_all_gone(alive: &fs::File) {
     let until = Instant::now() + DEADLINE;
     loop {
@@ -500,15 +434,11 @@ pub fn wait_all_gone(alive: &fs::File) {
 }
 
 /// Sends a signal to one of the test's own processes.
-///
-/// # Panics
-/// If the process is not there.
 pub fn signal_to(pid: i32, signal: Signal) {
     assert!(signal_if_there(pid, signal), "process {pid} is not there");
 }
 
 /// Sends a signal to a process that may have ended; returns whether it was there.
-#[must_use]
 pub fn signal_if_there(pid: i32, signal: Signal) -> bool {
     kill(Pid::from_raw(pid), signal).is_ok()
 }

@@ -19,10 +19,6 @@ pub struct Picture {
 
 impl Picture {
     /// Reads a PNG of 8 bits a sample.
-    ///
-    /// # Panics
-    /// If it is none.
-    #[must_use]
     pub fn decode(file: &[u8]) -> Self {
         let mut reader = Decoder::new(Cursor::new(file)).read_info().expect("a PNG");
         let mut bytes = vec![0; reader.output_buffer_size().expect("small")];
@@ -37,18 +33,11 @@ impl Picture {
     }
 
     /// As [`Self::decode`], from a file.
-    ///
-    /// # Panics
-    /// If it is not there.
-    #[must_use]
     pub fn read(path: &Path) -> Self {
         Self::decode(&fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display())))
     }
 
     /// Writes a PNG.
-    ///
-    /// # Panics
-    /// If there is no room, or if there are not as many samples as the picture has.
     pub fn write(&self, path: &Path) {
         let mut file = Vec::new();
         let mut encoder = Encoder::new(&mut file, self.size[0], self.size[1]);
@@ -62,7 +51,6 @@ impl Picture {
     }
 
     /// Samples of a pixel.
-    #[must_use]
     pub fn width(&self) -> usize {
         self.colour.samples()
     }

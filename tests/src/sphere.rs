@@ -39,9 +39,6 @@ pub const PHASES: [(&str, &[&str]); 3] = [
 ];
 
 /// Writes `mesh.obj`, `transforms.json` and the pictures into `folder`.
-///
-/// # Panics
-/// If they cannot be written.
 pub fn write(folder: &Path) {
     fs::write(folder.join("mesh.obj"), mesh()).expect("a mesh");
     let mut frames = Vec::new();

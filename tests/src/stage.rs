@@ -32,10 +32,6 @@ pub struct Stage {
 
 impl Stage {
     /// Creates it with the old files.
-    ///
-    /// # Panics
-    /// If it cannot be created.
-    #[must_use]
     #[expect(
         clippy::new_without_default,
         reason = "a folder on the disk is no default"
@@ -49,13 +45,11 @@ impl Stage {
     }
 
     /// Where the calls are logged.
-    #[must_use]
     pub fn log(&self) -> PathBuf {
         self.bench.path("calls.log")
     }
 
     /// A bake with preview and report; all paths are absolute, as in the log.
-    #[must_use]
     pub fn bare(&self) -> Command {
         let mut command = self.bench.kiln();
         command.args(["bake", "mesh.glb", "--views", "transforms.json", "--json"]);
@@ -79,7 +73,6 @@ impl Stage {
     }
 
     /// As [`Self::bare`], with the library preloaded that logs calls and makes them fail.
-    #[must_use]
     pub fn shimmed(&self) -> Command {
         let mut command = self.bare();
         preload(&mut command, &self.log());
@@ -87,17 +80,12 @@ impl Stage {
     }
 
     /// The text of a file of the output folder.
-    #[must_use]
     pub fn file(&self, name: &str) -> Option<String> {
         let bytes = fs::read(self.bench.path("out").join(name)).ok()?;
         Some(String::from_utf8_lossy(&bytes).into_owned())
     }
 
     /// All files of the output folder.
-    ///
-    /// # Panics
-    /// If they cannot be read.
-    #[must_use]
     pub fn files(&self) -> Files {
         let out = self.bench.path("out");
         let names = self.bench.outputs();

@@ -81,7 +81,6 @@ impl Kind {
 }
 
 /// Views from all around at this distance, spread evenly (Fibonacci), that look at the origin.
-#[must_use]
 pub fn around(count: usize, distance: f64, size: [u32; 2]) -> Vec<View> {
     let golden = std::f64::consts::PI * (3.0 - 5_f64.sqrt());
     let view = |k: usize| {
@@ -99,9 +98,6 @@ pub fn around(count: usize, distance: f64, size: [u32; 2]) -> Vec<View> {
 }
 
 /// Writes the pictures of the views and the `transforms.json` that names them.
-///
-/// # Panics
-/// If they cannot be written.
 pub fn write(views: &[View], transforms: &Path, picture: impl Fn(usize) -> String) {
     let folder = transforms.parent().expect("a folder");
     let frames: Vec<Value> = views

@@ -4,9 +4,6 @@ use rayon::ThreadPoolBuilder;
 use rayon::prelude::*;
 
 /// Runs `work` for each item, so many at once, and returns the results in the order of the items.
-///
-/// # Panics
-/// If `work` panics.
 pub fn in_parallel<T: Sync, R: Send>(
     at_once: usize,
     items: &[T],
@@ -21,15 +18,11 @@ pub fn in_parallel<T: Sync, R: Send>(
 }
 
 /// The number of processors.
-#[must_use]
 pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// The good results; a case is named as `name` says.
-///
-/// # Panics
-/// If any case has a complaint; all of them are told.
 pub fn all_right<T, R>(
     items: &[T],
     results: Vec<Result<R, String>>,

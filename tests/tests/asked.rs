@@ -71,10 +71,7 @@ fn what_was_rejected_is_drawn_for_each_view_of_the_fit() {
     }
     assert_eq!(names_in(&bench.path("out")), wanted);
     let file = &report["files"][1];
-    assert_eq!(
-        (&file["kind"], &file["path"]),
-        (&"rejected".into(), &"out".into())
-    );
+    assert_eq!([&file["kind"], &file["path"]], ["rejected", "out"]);
     let line = refused(&bench, 73, &["--rejected", "nowhere"]);
     assert!(line.contains("nowhere/rejected_0000.png"), "{line}");
     let silent = bake(&bench, &["--texture-size", "256"]).one("done")["report"].clone();

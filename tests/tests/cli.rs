@@ -86,10 +86,7 @@ fn a_bad_flag_is_json_where_json_was_asked_for() {
     let output = kiln(&bench, &["bake", "--json", "--nonsense"]);
     assert_eq!(output.status.code(), Some(64));
     let line: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
-    assert_eq!(
-        (line["event"].as_str(), line["code"].as_str()),
-        (Some("error"), Some("invalid_spec"))
-    );
+    assert_eq!([&line["event"], &line["code"]], ["error", "invalid_spec"]);
 }
 
 #[test]

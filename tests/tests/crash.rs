@@ -50,7 +50,7 @@ fn forgiven(role: Role, step: Step, fault: Fault) {
         ("exit 0".to_owned(), "none".to_owned()),
         "{context}"
     );
-    let glb = std::fs::read(bench.path("out/out.glb")).expect("the result");
+    let glb = bench.bytes("out/out.glb").expect("the result");
     assert_eq!(glb, made::model(&[1], &[]), "{context}");
     bench.assert_clean(&["out.glb"]);
 }
@@ -227,10 +227,7 @@ fn a_disk_that_fails_to_read_gets_time_and_is_named_in_the_end() {
     let (bench, outcome) = run(&Plan::always(Role::Prepare, Step::Work, fail));
     outcome.assert_code(74);
     let error = outcome.one("error");
-    assert_eq!(
-        (error["code"].as_str(), error["class"].as_str()),
-        (Some("io_error"), Some("transient"))
-    );
+    assert_eq!([&error["code"], &error["class"]], ["io_error", "transient"]);
     assert_eq!(outcome.attempts("prepare").len(), 3);
     bench.assert_clean(&[]);
 }
@@ -314,8 +311,8 @@ fn a_worker_that_closes_its_descriptors_is_not_said_to_lack_memory() {
         outcome.assert_code(70);
         let error = outcome.one("error");
         assert_eq!(
-            (&error["code"], &error["role"]),
-            (&"worker_crashed".into(), &role.name().into())
+            [&error["code"], &error["role"]],
+            ["worker_crashed", role.name()]
         );
         let message = error["message"].as_str().expect("text");
         assert!(message.contains("closed its socket"), "{message}");

@@ -130,7 +130,7 @@ fn a_form_as_large_as_a_real_one_is_the_same_job_as_its_files() {
     }
     let count = frames.len();
     fs::write(bench.path("transforms.json"), transforms.to_string()).expect("room");
-    let mesh = fs::read(bench.path("mesh.obj")).expect("there");
+    let mesh = bench.bytes("mesh.obj").expect("there");
     let mesh = [mesh, vec![b'#'; 9 << 20]].concat();
     fs::write(bench.path("mesh.obj"), &mesh).expect("room");
     let sidecar = Sidecar::start(&bench, &[]);

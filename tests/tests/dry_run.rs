@@ -108,8 +108,9 @@ fn what_does_not_fit_ends_as_its_bake_would() {
 #[test]
 fn people_see_a_table_and_need_no_output() {
     let bench = Bench::real();
-    let mut command = bench.command(&words("bake --quality draft --dry-run --device"));
-    command.arg(LLVMPIPE).arg(sample("mesh_nouv.glb"));
+    let mut command = bench.command(&words("bake --quality draft --dry-run"));
+    command.args(["--device", LLVMPIPE]);
+    command.arg(sample("mesh_nouv.glb"));
     command.arg("--views").arg(sample("transforms.json"));
     let outcome = Run::start(command).finish();
     outcome.assert_code(0);

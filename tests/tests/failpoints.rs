@@ -76,8 +76,8 @@ fn a_forbidden_system_call_ends_the_job_in_every_role() {
         assert_eq!(outcome.code, Some(70), "{}", context(role, &outcome));
         let error = outcome.one("error");
         assert_eq!(
-            (error["code"].as_str(), error["signal"].as_str()),
-            (Some("sandbox_violation"), Some("SIGSYS"))
+            [&error["code"], &error["signal"]],
+            ["sandbox_violation", "SIGSYS"]
         );
         assert_eq!(outcome.attempts(role).len(), 1);
         bench.assert_clean(&[]);

@@ -18,7 +18,7 @@ fn a_file_larger_than_this_user_may_write_is_one_line_with_74() {
         let bake = bench.bake_for_real("mesh.obj", ".", &cheap);
         let outcome = Run::start(after(&format!("ulimit -S -f {blocks}"), &bake)).finish();
         codes.push(outcome.code);
-        let model = fs::read(bench.path("out/out.glb")).expect("there");
+        let model = bench.bytes("out/out.glb").expect("there");
         if outcome.code == Some(0) {
             assert!(model.starts_with(b"glTF"));
             continue;

@@ -6,17 +6,11 @@ use std::time::Instant;
 use kiln_tests::fault::{Fault, Plan, Step};
 use kiln_tests::host::OldGroup;
 use kiln_tests::walk::said;
-use kiln_tests::{Bench, DEADLINE, wait_all_gone};
+use kiln_tests::{Bench, DEADLINE, status_of, wait_all_gone};
 use nix::sys::signal::Signal;
 use proto::message::Role;
 
-fn state_of(pid: i32) -> String {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let line = status.lines().find(|line| line.starts_with("State:"));
-    line.unwrap_or("State: gone").to_owned()
-}
-
-/// Freezes a process: it is in state D, and SIGKILL has no effect until it is thawed.
+/// Freezes a process for real: it is in state D, and SIGKILL has no effect until it is thawed.
 fn freeze(pid: i32, name: &str) -> Option<OldGroup> {
     let group = match OldGroup::new("freezer", name) {
         Ok(group) => group,
@@ -38,7 +32,7 @@ fn freeze(pid: i32, name: &str) -> Option<OldGroup> {
 
 /// Kiln has ended, and the worker that it could not kill ends once it is thawed.
 fn thaw(group: &OldGroup, pid: i32, alive: &fs::File) {
-    let state = state_of(pid);
+    let state = status_of(&pid.to_string(), "State").unwrap_or_default();
     assert!(state.contains('D'), "killed, and still there: {state}");
     group.set("freezer.state", "THAWED");
     wait_all_gone(alive);

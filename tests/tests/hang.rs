@@ -69,8 +69,8 @@ fn work_without_end_ends_at_the_deadline() {
     outcome.assert_code(124);
     let error = outcome.one("error");
     assert_eq!(
-        (error["code"].as_str(), error["phase"].as_str()),
-        (Some("deadline_exceeded"), Some("fit"))
+        [&error["code"], &error["phase"]],
+        ["deadline_exceeded", "fit"]
     );
     assert_eq!(error["class"], "input", "it is not tried again");
     bench.assert_clean(&[]);

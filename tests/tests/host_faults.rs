@@ -69,7 +69,7 @@ fn a_full_disk_is_one_line_at_every_stage_and_the_old_file_stays() {
         drop(fs::remove_file(bench.path("out/report.json")));
     }
     assert!(needed.is_some_and(|pages| pages >= 3), "{needed:?}");
-    let glb = fs::read(bench.path("out/out.glb")).expect("the model");
+    let glb = bench.bytes("out/out.glb").expect("the model");
     assert!(made::told(&glb).is_some(), "{glb:?}");
 }
 
@@ -360,7 +360,7 @@ fn kill_9_of_the_supervisor_at_any_time_of_a_real_bake_leaves_nothing_that_stays
     let started = Instant::now();
     assert_eq!(Run::start(spot(&bench)).finish().code, Some(0));
     let whole = started.elapsed();
-    let new = fs::read(bench.path("out/out.glb")).expect("the model");
+    let new = bench.bytes("out/out.glb").expect("the model");
     let mut slowest = Duration::ZERO;
     for kill in 0..KILLS {
         fs::write(bench.path("out/out.glb"), OLD).expect("an old file");
@@ -372,7 +372,7 @@ fn kill_9_of_the_supervisor_at_any_time_of_a_real_bake_leaves_nothing_that_stays
         let dead = Instant::now();
         bench.wait_workers_gone();
         slowest = slowest.max(dead.elapsed());
-        let found = fs::read(bench.path("out/out.glb")).expect("a model");
+        let found = bench.bytes("out/out.glb").expect("a model");
         assert!(
             found == OLD.as_bytes() || found == new,
             "kill {kill}: {} bytes",
@@ -390,7 +390,7 @@ fn kill_9_of_the_supervisor_at_any_time_of_a_real_bake_leaves_nothing_that_stays
     ));
     assert_eq!(Run::start(spot(&bench)).finish().code, Some(0));
     assert!(
-        fs::read(bench.path("out/out.glb")).expect("the model") == new,
+        bench.bytes("out/out.glb").expect("the model") == new,
         "same job, same bytes"
     );
     bench.assert_clean(&["out.glb"]);

@@ -79,7 +79,7 @@ fn a_view_is_replaced_by_no_output() {
     }
     let more = words("-o out/a.glb --maps maps --rejected rejected");
     bake(&bench, &more).assert_code(0);
-    let picture = fs::read(bench.path("rejected/rejected_0003.png")).expect("there");
+    let picture = bench.bytes("rejected/rejected_0003.png").expect("there");
     assert!(picture.starts_with(b"\x89PNG"), "the old one is replaced");
     let before = files(&bench);
     let compare = ["compare", "out/a.glb", "--views", "transforms.json"];

@@ -74,15 +74,7 @@ fn cells(counts: &BTreeMap<String, u32>) -> Vec<Cell> {
     let mut cells = Vec::new();
     for (call, count) in counts {
         for nth in 1..=*count {
-            let mut cell = |sticky, deed| {
-                let call = call.clone();
-                cells.push(Cell {
-                    call,
-                    nth,
-                    sticky,
-                    deed,
-                });
-            };
+            let mut cell = |sticky, deed| cells.push(Cell::new(call, nth, sticky, deed));
             for errno in errnos(call) {
                 cell(false, Deed::Errno(*errno));
                 cell(true, Deed::Errno(*errno));
@@ -247,12 +239,7 @@ fn any_failing_call_of_the_supervisor_ends_in_the_result_or_in_one_clear_error()
 #[test]
 fn kill_9_at_any_call_leaves_whole_files_no_process_and_nothing_that_the_next_run_minds() {
     let total: u32 = count().values().sum();
-    let cell = |nth| Cell {
-        call: "any".to_owned(),
-        nth,
-        sticky: false,
-        deed: Deed::Kill,
-    };
+    let cell = |nth| Cell::new("any", nth, false, Deed::Kill);
     let cells: Vec<Cell> = (1..=total).map(cell).collect();
     let (slowest, parts) = (Mutex::new(Duration::ZERO), AtomicUsize::new(0));
     walk(&cells, |stage, cell| {
@@ -307,12 +294,7 @@ fn a_host_without_a_thread_to_give_costs_nothing() {
     for nth in 1..=4 {
         let stage = Stage::new();
         let mut command = stage.shimmed();
-        let cell = Cell {
-            call: "thread".to_owned(),
-            nth,
-            sticky: true,
-            deed: Deed::Errno(libc::EAGAIN),
-        };
+        let cell = Cell::new("thread", nth, true, Deed::Errno(libc::EAGAIN));
         sabotage(&mut command, &cell);
         let outcome = Run::start(command).finish();
         let log = read_log(&stage.log());

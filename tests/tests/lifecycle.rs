@@ -91,10 +91,7 @@ fn kill_9_twice_is_a_clear_report() {
         let outcome = run.finish();
         outcome.assert_code(70);
         let error = outcome.one("error");
-        assert_eq!(
-            (error["signal"].as_str(), error["role"].as_str()),
-            (Some("SIGKILL"), Some(role.name()))
-        );
+        assert_eq!([&error["signal"], &error["role"]], ["SIGKILL", role.name()]);
         assert!(
             !error["hint"].as_str().expect("text").is_empty(),
             "memory is suspected"
@@ -141,8 +138,8 @@ fn a_signal_ends_workers_and_job() {
             outcome.assert_code(code);
             let error = outcome.one("error");
             assert_eq!(
-                (error["code"].as_str(), error["signal"].as_str()),
-                (Some("cancelled"), Some(signal.as_str()))
+                [&error["code"], &error["signal"]],
+                ["cancelled", signal.as_str()]
             );
             // Reaped before kiln ended, so there is nothing to wait for.
             bench.assert_clean(&[]);

@@ -73,8 +73,8 @@ fn a_bake_beyond_its_memory_is_named_so_with_peak_and_limit() {
     assert_eq!(outcome.code, Some(70), "{told}");
     let error = outcome.one("error");
     assert_eq!(
-        (error["code"].as_str(), error["class"].as_str()),
-        (Some("out_of_host_memory"), Some("resource")),
+        [&error["code"], &error["class"]],
+        ["out_of_host_memory", "resource"],
         "{told}"
     );
     let message = error["message"].as_str().expect("text");

@@ -252,7 +252,7 @@ fn a_real_bake_that_dies_as_it_compiles_with_kept_pipelines_is_repeated_without(
         command.env("KILN_FAILPOINTS", "bake:compile:1=1*segv");
         let outcome = Run::start(command).finish();
         outcome.assert_code(0);
-        let glb = fs::read(bench.path("out/out.glb")).expect("a result");
+        let glb = bench.bytes("out/out.glb").expect("a result");
         assert!(glb == golden, "the same bytes");
         let told = outcome.one("done")["report"]["bake"]["pipeline_cache"].clone();
         (ladder(&outcome).clone(), told)

@@ -18,8 +18,8 @@ fn violation(role: Role, step: Step, fault: Fault, words: &str) {
     assert_eq!(outcome.code, Some(70), "{context}");
     let error = outcome.one("error");
     assert_eq!(
-        (error["code"].as_str(), error["role"].as_str()),
-        (Some("protocol_violation"), Some(role.name()))
+        [&error["code"], &error["role"]],
+        ["protocol_violation", role.name()]
     );
     let message = error["message"].as_str().expect("text");
     assert!(message.contains(words), "{words:?} is not in {message:?}");
@@ -111,8 +111,8 @@ fn another_build_is_refused_and_not_tried_again() {
         assert_eq!(outcome.code, Some(78), "{fault:?}: {:#?}", outcome.stdout);
         let error = outcome.one("error");
         assert_eq!(
-            (error["code"].as_str(), error["class"].as_str()),
-            (Some("binary_mismatch"), Some("config"))
+            [&error["code"], &error["class"]],
+            ["binary_mismatch", "config"]
         );
         assert_eq!(outcome.attempts("bake").len(), 1);
         bench.assert_clean(&[]);
@@ -190,7 +190,13 @@ fn a_file_that_is_none_or_was_not_read_back_is_not_put_in_place() {
             let outcome = forged(role, table, how);
             let message = outcome.refusal(70);
             assert!(message.contains(words), "{table:?} {how:?}: {message}");
-            assert_eq!(outcome.attempts(role.name()).len(), 2, "{table:?} {how:?}");
+            // Other bytes show when the file is put in place, after every role is done.
+            let attempts = if how == Forgery::Digest { 1 } else { 2 };
+            assert_eq!(
+                outcome.attempts(role.name()).len(),
+                attempts,
+                "{table:?} {how:?}"
+            );
         }
     }
 }

@@ -27,7 +27,7 @@ fn a_job_is_submitted_waited_for_and_fetched() {
     assert_eq!(waited.stdout, ["out/a.glb"], "standard output is the path");
     assert!(waited.stderr.contains("PSNR 42.0 dB"), "{}", waited.stderr);
     assert!(waited.stderr.contains("Bake done in"), "{}", waited.stderr);
-    assert_eq!(fs::read(bench.path("out/a.glb")).expect("there"), *SHOWN);
+    assert_eq!(bench.bytes("out/a.glb").expect("there"), *SHOWN);
 
     // The same by `latest` and by the start of the id, in pieces and all.
     kiln(&bench, &["fetch", "latest", "-o", "out/b.glb"]).assert_code(0);
@@ -36,7 +36,7 @@ fn a_job_is_submitted_waited_for_and_fetched() {
         names_in(&bench.path("out")),
         ["a.glb", "b.glb", "model.glb", "preview.png", "report.json"]
     );
-    assert_eq!(fs::read(bench.path("out/b.glb")).expect("there"), *SHOWN);
+    assert_eq!(bench.bytes("out/b.glb").expect("there"), *SHOWN);
     let named = kiln(&bench, &["fetch", &id, "model.glb", "-o", "out", "--json"]);
     let sum = sha256(&SHOWN);
     assert_eq!(named.one("fetched")["sha256"], sum.as_str());
@@ -304,6 +304,6 @@ fn by_tcp_with_the_token_and_not_without() {
     };
     let wait = ["--wait", "-o", "out/out.glb", "-q"];
     with(submit(&wait), "token").assert_code(0);
-    assert_eq!(fs::read(bench.path("out/out.glb")).expect("there"), *RESULT);
+    assert_eq!(bench.bytes("out/out.glb").expect("there"), *RESULT);
     assert_refused(&with(vec!["list"], "wrong"), 77, "token");
 }

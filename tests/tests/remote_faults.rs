@@ -27,7 +27,7 @@ fn a_wait_outlives_kill_9_of_the_sidecar() {
     let _next = Sidecar::start(&bench, &[]);
     let outcome = waiting.finish();
     outcome.assert_code(0);
-    assert_eq!(fs::read(bench.path("out/out.glb")).expect("there"), *RESULT);
+    assert_eq!(bench.bytes("out/out.glb").expect("there"), *RESULT);
     let done = outcome.one("done");
     assert_eq!(done["output"], "out/out.glb");
 }
@@ -48,7 +48,7 @@ fn a_connection_that_is_cut_loses_and_doubles_nothing() {
     let bench = Bench::sphere();
     // More than one read of the sidecar's.
     let large = vec![b'#'; 3 << 20];
-    let mesh = fs::read(bench.path("mesh.obj")).expect("there");
+    let mesh = bench.bytes("mesh.obj").expect("there");
     fs::write(bench.path("mesh.obj"), [mesh, large].concat()).expect("room");
     let sidecar = Sidecar::start(&bench, &[]);
     let socket = bench.path("relay.sock");
@@ -87,9 +87,9 @@ fn a_connection_that_is_cut_loses_and_doubles_nothing() {
     let fetched = seen.iter().filter(|line| line.contains("/artifacts/"));
     assert_eq!(fetched.count(), 2, "the rest by a range: {seen:#?}");
     // The real worker, and not through a sidecar.
-    let remote = fs::read(bench.path("out/out.glb")).expect("there");
+    let remote = bench.bytes("out/out.glb").expect("there");
     bench.baked("mesh.obj", ".", &flags).assert_code(0);
-    let own = fs::read(bench.path("out/out.glb")).expect("there");
+    let own = bench.bytes("out/out.glb").expect("there");
     assert!(own == remote, "the same bytes as kiln bake");
     assert!(own.len() > 1000, "it was cut within");
 
@@ -105,7 +105,7 @@ fn a_connection_that_is_cut_loses_and_doubles_nothing() {
     let more = ["--by-path", "--wait", "-o", "out/path.glb"];
     let by_path = kiln(&bench, &[&arguments[..4], &flags, &more].concat());
     by_path.assert_code(0);
-    assert!(fs::read(bench.path("out/path.glb")).expect("there") == own);
+    assert!(bench.bytes("out/path.glb").expect("there") == own);
     let outside = tempfile::tempdir().expect("a folder");
     let mesh = outside.path().join("mesh.obj");
     fs::copy(bench.path("mesh.obj"), &mesh).expect("room");
@@ -220,7 +220,7 @@ fn an_artifact_that_is_not_what_was_promised_is_refused() {
         let outcome = start_at(&bench, &socket, &fetch).finish();
         if code == 0 {
             outcome.assert_code(0);
-            assert_eq!(fs::read(bench.path("out/out.glb")).expect("there"), whole);
+            assert_eq!(bench.bytes("out/out.glb").expect("there"), whole);
             fs::remove_file(bench.path("out/out.glb")).expect("there");
         } else {
             assert_refused(&outcome, code, words);

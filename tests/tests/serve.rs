@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use kiln_tests::fault::{Fault, Plan, Step};
 use kiln_tests::sidecar::{Sidecar, by_path, sha256, tcp_flags};
-use kiln_tests::{Bench, made, sample, wait_all_gone, words};
+use kiln_tests::{Bench, kib_of, made, sample, wait_all_gone, words};
 use nix::sys::signal::Signal;
 use proto::message::Role;
 use serde_json::{Value, json};
@@ -654,14 +654,6 @@ fn a_store_that_is_gone_is_not_ready_at_once() {
     assert!(reasons().contains("the store is not there any more"));
 }
 
-/// Peak resident memory, in KiB.
-fn peak(sidecar: &Sidecar) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{}/status", sidecar.pid())).expect("/proc");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let number = line.and_then(|line| line.trim().split(' ').next()?.parse().ok());
-    number.expect("a number")
-}
-
 #[test]
 fn many_jobs_with_long_specs_are_listed_in_little_memory() {
     const LIST: &str = "/v1/jobs?limit=100";
@@ -697,7 +689,7 @@ fn many_jobs_with_long_specs_are_listed_in_little_memory() {
                 assert_eq!(jobs[60]["id"], first.as_str());
             }
         });
-        let peak = peak(sidecar);
+        let peak = kib_of(sidecar.pid(), "VmHWM").expect("alive");
         assert!(peak < 128 << 10, "{peak} KiB");
     };
     listed(&sidecar);

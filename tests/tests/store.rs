@@ -311,15 +311,7 @@ fn cells(counts: &BTreeMap<String, u32>) -> Vec<Cell> {
         };
         for nth in (1..=*count).filter(|nth| call != "mkdir" || nth % 50 == 1 || nth + 12 > *count)
         {
-            let mut cell = |sticky, deed| {
-                let call = call.clone();
-                cells.push(Cell {
-                    call,
-                    nth,
-                    sticky,
-                    deed,
-                });
-            };
+            let mut cell = |sticky, deed| cells.push(Cell::new(call, nth, sticky, deed));
             // Once, and from then on: a bad block, and a disk that fills up.
             if let Some(errno) = errnos.last() {
                 cell(false, Deed::Errno(*errno));

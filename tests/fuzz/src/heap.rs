@@ -52,10 +52,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// Runs `work` and asserts that this thread's heap never grew by more than `limit` bytes.
-///
-/// # Panics
-/// If it did.
+/// Runs `work` and asserts that this thread never held more than `limit` bytes more than before.
 pub fn within<T>(limit: usize, what: &str, work: impl FnOnce() -> T) -> T {
     let before = HELD.with(Cell::get);
     PEAK.with(|peak| peak.set(before));

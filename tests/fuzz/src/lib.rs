@@ -11,9 +11,6 @@
 //! `./run.sh fuzz keep` rewrites the packs from everything that runs so far have reached.
 
 pub mod files;
-
 pub mod heap;
-
 pub mod seed;
-
 pub mod targets;

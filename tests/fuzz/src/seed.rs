@@ -16,13 +16,12 @@ mod table;
 mod text;
 mod views;
 
-/// Target, name, bytes. A name that begins with `refused` marks a known but unsupported form.
+pub(crate) use packet::summaries;
+
+/// Target, name, bytes. A name that begins with `refused` is of what is known and not read.
 pub type Seed = (&'static str, String, Vec<u8>);
 
-/// All generated seeds.
-///
-/// # Panics
-/// If the sample has changed.
+/// All seeds that are made.
 #[must_use]
 pub fn all() -> Vec<Seed> {
     let mut seeds = Vec::new();

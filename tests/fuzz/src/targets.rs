@@ -1,30 +1,18 @@
 //! The targets. Each takes any bytes and returns whether they were accepted. Guarantees of a reader are assertions
 //! here.
 
-mod packet;
-
-mod table;
-
-pub(crate) mod mesh;
-
-mod soup;
-
-mod transforms;
-
 mod colmap;
-
-mod picture;
-
 mod jobs;
-
 mod log;
-
+pub(crate) mod mesh;
 mod opener;
-
-mod recorder;
-
+mod packet;
+mod picture;
 mod protocol;
-
+mod recorder;
+mod soup;
+mod table;
+mod transforms;
 mod views;
 
 pub use colmap::colmap;
@@ -64,10 +52,7 @@ pub const ALL: [Target; 16] = [
     ("arrays", arrays),
 ];
 
-/// Asserts that a terminal shows the line as it is.
-///
-/// # Panics
-/// If it does not.
+/// A line that a terminal shows as it is.
 pub(crate) fn harmless(line: &str) {
     assert!(!line.chars().any(char::is_control), "{line:?}");
 }

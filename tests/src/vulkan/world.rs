@@ -81,7 +81,6 @@ pub struct Finished {
 
 impl Finished {
     /// The call that the fault hit, if it was reached.
-    #[must_use]
     pub fn struck(&self) -> Option<&str> {
         self.logs
             .iter()
@@ -145,9 +144,6 @@ impl World {
     ///
     /// # Errors
     /// A folder cannot be created or read.
-    ///
-    /// # Panics
-    /// If kiln does not end in time.
     pub fn run(&self, cell: &Cell, walls: Walls) -> io::Result<Finished> {
         self.bake(Some(cell), walls)
     }

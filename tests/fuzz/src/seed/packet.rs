@@ -191,8 +191,8 @@ fn adapter() -> AdapterInfo {
     }
 }
 
-/// One per role.
-pub(super) fn summaries() -> [Done; 3] {
+/// One of each role.
+pub(crate) fn summaries() -> [Done; 3] {
     let times = vec![PhaseTime {
         phase: Phase::Raster,
         ms: 12.5,

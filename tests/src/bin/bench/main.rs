@@ -18,19 +18,12 @@
 )]
 
 mod args;
-
 mod gpu;
-
-mod set;
-
-mod merge;
-
 mod job;
-
-mod memory;
-
 mod machine;
-
+mod memory;
+mod merge;
+mod set;
 mod table;
 
 use std::error::Error;

@@ -17,12 +17,12 @@ mod overhead;
 mod submit;
 mod watch;
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
+use kiln_tests::kib_of;
 
 /// Measures the sidecar under load, on this machine alone.
 #[derive(Debug, Parser)]
@@ -99,12 +99,5 @@ fn percentiles(mut times: Vec<Duration>) -> [f64; 3] {
 
 /// Resident memory of a process in MiB.
 fn resident(pid: i32) -> f64 {
-    let status = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("status"));
-    let kib = status.ok().and_then(|status| {
-        let line = status
-            .lines()
-            .find_map(|line| line.strip_prefix("VmRSS:"))?;
-        line.split_whitespace().next()?.parse::<f64>().ok()
-    });
-    kib.unwrap_or(f64::NAN) / 1024.0
+    kib_of(pid, "VmRSS").map_or(f64::NAN, |kib| kib as f64 / 1024.0)
 }

@@ -10,7 +10,6 @@
 )]
 
 mod args;
-
 mod table;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
