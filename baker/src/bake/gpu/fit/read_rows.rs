@@ -143,7 +143,10 @@ impl Fit {
             for (row, in_subset, entries) in drawn.listed().chain(drawn.boxed(self.planes.size)) {
                 rows.entries.extend(entries);
                 rows.starts.push(rows.entries.len() as u32);
-                assert_eq!(window.row_in_subset(rows.row(rows.starts.len() - 2)), in_subset);
+                assert_eq!(
+                    window.row_in_subset(rows.row(rows.starts.len() - 2)),
+                    in_subset
+                );
                 assert_eq!(row.shape & 1 == 1, in_subset);
                 of_subset += usize::from(in_subset);
                 rows.colours.push(row.colour.to_le_bytes());
