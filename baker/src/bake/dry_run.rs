@@ -37,7 +37,6 @@ use super::warm::Warm;
 use super::window::Window;
 use super::{gpu, layers, native, refine};
 use crate::memory::peak_rss_kib;
-use crate::memory::peak_rss_kib;
 use crate::pace;
 use crate::progress::{Progress, Stages, each, unit};
 use crate::session::Session;
