@@ -8,7 +8,7 @@
 //! | `GET /v1/jobs/{id}/events` | [`events`]: what happens, as it happens |
 //! | `GET /v1/jobs/{id}/artifacts/{name}` | [`artifact`]: the files that a job made |
 //! | `POST /v1/admin/…` | [`admin`]: drain, self-test, breaker/reset |
-//! | `GET /openapi.json` | `document`: all of this, for programs |
+//! | `GET /openapi.json` | `openapi`, in the words of `document`: all of this, for programs |
 //! | `GET /livez`, `/readyz`, `/metrics`, `/v1/capabilities` | [`health`] |
 //! | `GET /`, `/page/…` | [`super::page`]: the page |
 
@@ -27,6 +27,8 @@ mod form;
 pub mod health;
 
 pub mod job;
+
+mod openapi;
 
 pub mod submit;
 
@@ -90,7 +92,7 @@ fn routes() -> [Route; 14] {
         Route::new("/livez", get(health::livez), health::about_livez()),
         Route::new("/readyz", get(health::readyz), health::about_readyz()),
         Route::new("/metrics", get(health::metrics), health::about_metrics()),
-        Route::new("/openapi.json", get(document::openapi), document::about()),
+        Route::new("/openapi.json", get(openapi::openapi), openapi::about()),
     ]
 }
 

@@ -1,14 +1,9 @@
-//! `/openapi.json`: the routes with what stands beside them (`about` in each module), and the schemas of what they take and give.
+//! The words of the OpenAPI document: operations, answers, parameters, and the schemas of what the routes take and give.
 //!
 //! The schema of a spec comes from [`crate::options`]; the rest is written by hand, since no type here stands for it.
 
-use std::sync::LazyLock;
+use serde_json::{Value, json};
 
-use axum::http::header;
-use axum::response::{IntoResponse, Response};
-use serde_json::{Map, Value, json};
-
-use super::health;
 use crate::options;
 use crate::serve::problem;
 
@@ -16,45 +11,6 @@ pub(super) const JSON: &str = "application/json";
 pub(super) const BYTES: &str = "application/octet-stream";
 /// Of a path or a header that every request to a job has.
 const ID: &str = "^[0-9a-f]{32}$";
-
-/// `GET /openapi.json`.
-pub(super) async fn openapi() -> Response {
-    static TEXT: LazyLock<String> = LazyLock::new(|| format!("{:#}", document()));
-    ([(header::CONTENT_TYPE, JSON)], TEXT.as_str()).into_response()
-}
-
-/// Of this route itself.
-pub(super) fn about() -> Value {
-    let answer = answer("This", JSON, json!({ "type": "object" }));
-    health::about("openapi", "This", json!({ "200": answer }))
-}
-
-/// The whole of it.
-pub(super) fn document() -> Value {
-    let paths = super::routes().into_iter().map(|route| {
-        let path = route.path.to_owned();
-        (path, route.about)
-    });
-    let mut schemas = schemas();
-    for (name, schema) in options::schemas() {
-        schemas[name] = schema;
-    }
-    json!({
-        "openapi": "3.1.0",
-        "info": {
-            "title": "Kiln",
-            "version": "1",
-            "description": "Mesh and posed views in, textured GLB out; a job that was accepted is not lost. HTTP/1.1 over a Unix socket, or over loopback with a token. A job is its client's: the user that sent it by the socket, or whoever shows the token; for every other client but the sidecar's own user and root it is not there (404). Bytes are shared by their digest: whoever knows the SHA-256 of bytes that were sent may read them and name them in a job.",
-            "license": { "name": "MIT OR Apache-2.0" },
-        },
-        "security": [{}, { "token": [] }],
-        "paths": paths.collect::<Map<_, _>>(),
-        "components": {
-            "securitySchemes": { "token": { "type": "http", "scheme": "bearer" } },
-            "schemas": schemas,
-        },
-    })
-}
 
 /// What a method of a route does. `more` has its parameters and body; who may not ask is told so by every route.
 pub(super) fn operation(id: &str, summary: &str, more: Value, responses: Value) -> Value {
@@ -169,7 +125,7 @@ fn told(kind: Value, description: &str) -> Value {
     json!({ "type": kind, "description": description })
 }
 
-fn schemas() -> Value {
+pub(super) fn schemas() -> Value {
     let text = || json!({ "type": "string" });
     let maybe = |kind: &str| json!({ "type": [kind, "null"] });
     let count = || json!({ "type": "integer", "minimum": 0 });

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::document::document;
+use super::openapi::document;
 use super::routes;
 
 #[test]
