@@ -10,99 +10,121 @@
 //! | module | input → output |
 //! |---|---|
 //! | `role` | tables of the supervisor → a bake → tables for the supervisor |
-//! | `pipeline` | a bake from its first view to its report |
-//! | `warm` | what was asked for → an open adapter, before any data comes |
-//! | `opening` | that adapter, the views seen so far, the mesh → the adapter of the job |
-//! | `plan` | quality → taps, rounds, smoothness |
-//! | `scene` | mesh → positions in a ball of radius 1, texel coordinates |
-//! | `window` | texture → the part of it that an adapter works on |
-//! | `atlas` | scene → triangle of each texel, links to its neighbours on the surface, seams |
-//! | `intake` | views, early, with the mesh or once more → rows on the adapter, or views for the subdomains |
-//! | `surface` | views → views without the pixels that show other surfaces than the simplified mesh |
-//! | `refine` | views → views whose cameras and exposures agree with the mesh and with each other |
-//! | `decimate` | masks of all views → decimation: which pixels get no row, for redundancy or lack of memory |
-//! | `pixel_mask` | decimation → pixel masks, and views without the masked pixels |
-//! | `ahead` | items that worker threads prepare → one consumer, in order |
-//! | `vec3` | products of vectors and matrices of three |
-//! | `raster` | scene, camera → the triangle that each sample hits |
-//! | `rows` | the linear model: a pixel is a weighted sum of texels |
-//! | `links` | which neighbouring texels are of one surface |
-//! | `subset` | rows → the subset by which λ is found where there are very many |
-//! | `footprint` | samples, picture → rows |
-//! | `row_cache` | views → their rows, stored or built again for each pass |
-//! | `backend` | what the fit asks of an adapter: averages, residuals, weights, solutions |
-//! | `colour` | bytes ↔ the space of the fit |
-//! | `normal` | rows, weights → products with the normal matrix, conjugate gradients |
-//! | `multilevel` | residuals → preconditioner on several scales, where links alone hold the texels |
-//! | `native`, `gpu` | the backend on the processor, and on a GPU with a shader for each stage |
-//! | `pull_push` | texels with weights → a colour for every texel |
-//! | `fill` | averaged texels → start values; unseen texels take the colours of surface neighbours |
-//! | `fit` | start values → texels that reproduce the views: reweighted least squares over any backend |
-//! | `fit_context` | what all textures of a job share |
-//! | `subdomains` | subdomains: fits the texture band by band where the rows do not fit the memory |
-//! | `seams` | texels → gutters that continue the charts, both sides of a seam alike at every mip level |
-//! | `fit_texture` | views → texels with mended seams: what every texture of a job goes through |
-//! | `view_source` | view source: the supervisor → views, again on request; textures of channels → the supervisor |
-//! | `layers` | views, read again → textures of their other channels, by the same fit |
-//! | `rejected` | views, fitted texels → pictures of what the fit rejected of each view |
-//! | `gutter` | texels → 8 bits, and the provenance of each |
-//! | `maps` | observed weights, residuals → coverage and deviation of each texel |
-//! | `finish`, `summary` | fitted texels → the texture, and the report |
+//! | [`intake`] | views, early, with the mesh or once more → rows on the adapter, or views for the subdomains |
+//! | [`plan`] | what was asked for, memory → adapter, quality, window; the dry run, which stops here |
+//! | [`model`] | mesh, texture, views → scene, atlas, rows |
+//! | [`solve`] | rows → texels: weights, λ, solution |
+//! | [`gpu`] | the backend of the fit on a GPU, with a shader for each stage |
+//! | [`finish`] | fitted texels → the texture with its seams, gutters and maps, and the report |
+//! | [`vertices`] | mesh and views → vertex colours, without a texture |
 //! | `error` | failures as the user reads them |
-//! | `vertices` | mesh and views → vertex colours, without a texture |
-//! | `dry_run` | mesh and views → forecast of memory and time |
 
-mod ahead;
-pub mod atlas;
-pub mod backend;
-pub mod colour;
-mod decimate;
-pub mod dry_run;
 mod error;
-pub mod fill;
-mod finish;
-pub mod fit;
-mod fit_context;
-mod fit_texture;
+pub mod finish;
 #[cfg(test)]
 mod fixture;
-pub mod footprint;
 pub mod gpu;
-pub mod gutter;
-mod intake;
-mod layers;
-pub mod links;
-mod maps;
-mod multilevel;
-pub mod native;
-mod normal;
-mod opening;
-mod pipeline;
-pub mod pixel_mask;
+pub mod intake;
+pub mod model;
 pub mod plan;
-pub mod pull_push;
-pub mod raster;
-mod refine;
-mod rejected;
 mod role;
-mod row_cache;
-pub mod rows;
-pub mod scene;
-pub mod seams;
-mod subdomains;
-pub mod subset;
-mod summary;
-pub mod surface;
-mod vec3;
-pub mod vertices;
-mod view_source;
-pub mod warm;
-pub mod window;
-
-pub use finish::Baked;
-pub use pipeline::bake;
-pub use role::run;
-pub use view_source::{HandedViews, Unwrapped, ViewSource};
-
+pub mod solve;
 #[cfg(test)]
 mod tests;
+pub mod vertices;
+
+use std::mem::ManuallyDrop;
+
+use proto::job::{BakeJob, Blend};
+use proto::message::{Failure, Phase};
+use proto::table::Surface;
+
+use self::finish::Finished;
+use self::intake::surface::Original;
+use self::intake::{Apart, Intake};
+use self::plan::opening::{Opening, Ready};
+use self::plan::quality::Plan;
+use self::plan::warm::Warm;
+use self::solve::fit_context::{Model, Wanted};
+use self::solve::fit_texture::fit_texture;
+use self::solve::layers;
+use crate::worker::progress::{Progress, Stages};
+use crate::worker::step_times;
+
+pub use self::finish::Baked;
+pub use self::intake::view_source::{HandedViews, Unwrapped, ViewSource};
+pub use self::role::run;
+
+/// What is asked of a bake.
+#[derive(Clone, Copy)]
+pub(crate) struct Order<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) blend: Blend,
+    pub(super) job: &'a BakeJob,
+}
+
+/// Bakes all views of a surface that `source` yields, and their other channels, onto the mesh that it yields.
+///
+/// # Errors
+/// A failure for the user: no adapter, the adapter's failures, or views that see nothing.
+pub fn bake(
+    surface: Surface,
+    warm: Warm,
+    job: &BakeJob,
+    progress: &dyn Progress,
+    source: &mut impl ViewSource,
+) -> Result<Baked, Failure> {
+    let plan = &Plan::new(warm.quality);
+    let blend = warm.blend;
+    let opening = Ready { warm, plan, job };
+    bake_on(
+        opening,
+        surface,
+        Order { plan, blend, job },
+        progress,
+        source,
+    )
+}
+
+/// [`bake`] on the adapter that `opening` gives.
+pub(crate) fn bake_on(
+    mut opening: impl Opening,
+    surface: Surface,
+    order: Order<'_>,
+    progress: &dyn Progress,
+    source: &mut impl ViewSource,
+) -> Result<Baked, Failure> {
+    let Order { plan, blend, job } = order;
+    step_times::take();
+    let stages = &Stages::new(progress);
+    let original = Original::new(surface);
+
+    let mut intake = Intake::early(job, &original, &mut opening, source, stages)?;
+    let Unwrapped {
+        mesh,
+        texture_size,
+        came,
+    } = source.mesh()?;
+    let model = Model::new(&mesh, texture_size, original.frame(), stages);
+    let context = &model.context(original.if_other(), plan, stages);
+
+    let (backend, window) = intake.open(opening, &model, plan.taps, stages)?;
+    // Never dropped: a driver that crashes in teardown would take a finished texture with it.
+    let mut backend = ManuallyDrop::new(backend);
+    let backend = &mut **backend;
+    let apart = intake.take_in(context, backend, &window, source)?;
+
+    let wanted = Wanted {
+        space: blend.into(),
+        maps: job.maps,
+    };
+    let taken = Apart::taken(apart.as_ref());
+    let fitted = fit_texture(context, backend, &taken, wanted, intake.doubts.take())?;
+    let parts = stages.step(Phase::Gutter, "views let go", || {
+        apart.map(|apart| apart.parts)
+    });
+
+    let finished = Finished::new(context, backend, fitted, blend);
+    let channels = layers::bake(context, backend, &intake, parts.as_ref(), blend, source)?;
+    finished.report(context, backend, &intake, channels, came)
+}

@@ -9,7 +9,7 @@
 //! | `sheet` | some views, renders, errors → a picture side by side |
 //!
 //! Files of other programs come in as bytes, so this runs in prepare's role, with its sandbox and its way of opening
-//! files. The figures are those of a bake's own report ([`crate::measure`], [`crate::survey`]). Views are
+//! files. The figures are those of a bake's own report ([`crate::image::measure`], [`crate::image::survey`]). Views are
 //! decoded and dropped one by one.
 
 mod model;
@@ -25,14 +25,14 @@ use proto::message::{
     Code, CompareModel, CompareScore, CompareSummary, Failure, Phase, Root, Table,
 };
 
-use crate::failure::internal;
-use crate::folder::Folder;
-use crate::memory::peak_rss_kib;
-use crate::pace;
-use crate::png;
+use crate::image::png;
 use crate::prepare::views::Whole;
-use crate::progress::{PhaseClock, Progress, each, unit};
-use crate::session::Session;
+use crate::worker::failure::internal;
+use crate::worker::folder::Folder;
+use crate::worker::memory::peak_rss_kib;
+use crate::worker::pace;
+use crate::worker::progress::{PhaseClock, Progress, each, unit};
+use crate::worker::session::Session;
 
 use model::Model;
 use score::Score;

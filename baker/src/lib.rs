@@ -39,24 +39,9 @@
 
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
-mod failure;
-pub mod folder;
-mod last_words;
-mod memory;
-mod pace;
-pub mod progress;
-pub mod sandbox;
-pub mod session;
-mod step_times;
+pub mod image;
 
-#[cfg(feature = "failpoints")]
-mod failpoints;
-
-pub mod measure;
-pub mod png;
-pub mod render;
-mod sheet;
-pub mod survey;
+pub mod worker;
 
 pub mod bake;
 pub mod compare;
@@ -66,5 +51,5 @@ pub mod prepare;
 mod doctor;
 mod run;
 
-pub use last_words::Noted;
+pub use crate::worker::last_words::Noted;
 pub use run::run;

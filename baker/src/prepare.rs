@@ -21,12 +21,12 @@ use proto::job::{PrepareJob, Repair, Up};
 use proto::message::{Code, Failure, MeshStep, Phase, PrepareSummary, Root, Table, TextureChoice};
 use proto::table::{Simplified, Surface};
 
-use crate::failure::{internal, no_thread};
-use crate::folder::Folder;
-use crate::memory::peak_rss_kib;
-use crate::pace;
-use crate::progress::{PhaseClock, Progress, both, each};
-use crate::session::Session;
+use crate::worker::failure::{internal, no_thread};
+use crate::worker::folder::Folder;
+use crate::worker::memory::peak_rss_kib;
+use crate::worker::pace;
+use crate::worker::progress::{PhaseClock, Progress, both, each};
+use crate::worker::session::Session;
 
 mod arrays;
 
@@ -325,7 +325,7 @@ mod tests {
     use proto::pages::Pages;
 
     use super::*;
-    use crate::progress::Silent;
+    use crate::worker::progress::Silent;
 
     /// A tent of four triangles over a square.
     const TENT: &str = "v 0 0 0\nv 2 0 0\nv 2 2 0\nv 0 2 0\nv 1 1 1\nvt 0 0\nvt 1 0\nvt 1 1\nvt 0 1\nvt 0.5 0.5\n\
@@ -354,7 +354,7 @@ mod tests {
             layers: true,
         };
         change(&mut job);
-        let files = crate::folder::Local(dir.path().to_path_buf());
+        let files = crate::worker::folder::Local(dir.path().to_path_buf());
         let folder = Folder::new(&files, Root::Mesh);
         let mut clock = PhaseClock::default();
         let shaped = shape(&folder, &job, &[], &Silent, &mut clock)?;

@@ -9,14 +9,14 @@ use proto::exit;
 use proto::message::{Code, Done, Failure, Phase, Role, Start, Table};
 use tracing_subscriber::EnvFilter;
 
-use crate::bake::warm::Warm;
-use crate::failure::internal;
-use crate::memory::peak_rss_kib;
-use crate::pace;
-use crate::progress::Progress;
-use crate::sandbox::{self, Options};
-use crate::session::Session;
-use crate::{bake, compare, encode, last_words, prepare};
+use crate::bake::plan::warm::Warm;
+use crate::worker::failure::internal;
+use crate::worker::memory::peak_rss_kib;
+use crate::worker::progress::Progress;
+use crate::worker::sandbox::{self, Options};
+use crate::worker::session::Session;
+use crate::worker::{last_words, pace};
+use crate::{bake, compare, encode, prepare};
 
 /// The session, for the panic hook.
 static SESSION: OnceLock<Session> = OnceLock::new();
@@ -45,7 +45,7 @@ pub fn run() -> ExitCode {
         return ExitCode::from(exit::USAGE);
     };
     #[cfg(feature = "failpoints")]
-    crate::failpoints::begin(role);
+    crate::worker::failpoints::begin(role);
     let session = match begin(role, &options) {
         Ok(session) => session,
         Err((code, error)) => {
@@ -102,7 +102,7 @@ fn begin(
     pool.build_global()
         .map_err(|error| (exit::OSERR, error.into()))?;
     #[cfg(feature = "failpoints")]
-    crate::failpoints::at("hello");
+    crate::worker::failpoints::at("hello");
     session
         .hello(role, entered)
         .map_err(|error| (exit::USAGE, error.into()))?;
@@ -165,7 +165,9 @@ fn work(session: &Session, role: Role) -> Result<Done, Failure> {
         }
         (Start::Bake(job), Some(warm)) => match job.dry_run {
             None => bake::run(session, warm, &job, fds).map(Done::Bake),
-            Some(format) => bake::dry_run::run(session, warm, &job, format, fds).map(Done::Plan),
+            Some(format) => {
+                bake::plan::dry_run::run(session, warm, &job, format, fds).map(Done::Plan)
+            }
         },
         _ => Err(Failure {
             code: Code::ProtocolViolation,
@@ -200,7 +202,7 @@ fn warm(session: &Session) -> Result<Warm, Failure> {
         }
     }
     #[cfg(feature = "failpoints")]
-    crate::failpoints::at("compile");
+    crate::worker::failpoints::at("compile");
     // Compiles while prepare works, or before there is a job.
     let mut warm = warm.compiled();
     if let Some(gained) = warm.gained() {

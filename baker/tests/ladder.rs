@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 
-use baker::bake::warm::Warm;
-use baker::progress::Silent;
-use baker::session::Session;
+use baker::bake::plan::warm::Warm;
+use baker::worker::progress::Silent;
+use baker::worker::session::Session;
 use baker::{bake, encode, prepare};
 use proto::blob::Blob;
 use proto::channel::Channel;

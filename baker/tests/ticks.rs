@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use baker::bake::warm::Warm;
-use baker::progress::{Silent, record};
-use baker::session::Session;
+use baker::bake::plan::warm::Warm;
+use baker::worker::progress::{Silent, record};
+use baker::worker::session::Session;
 use baker::{bake, encode, prepare};
 use nix::time::ClockId;
 use proto::blob::Blob;

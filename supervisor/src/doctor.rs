@@ -16,7 +16,7 @@ use tokio::io::AsyncReadExt;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-use crate::pipelines;
+use crate::host::pipelines;
 use crate::print::result;
 use crate::words::printable;
 

@@ -9,6 +9,10 @@
 //! Prepare and bake start together, so that bake opens its device while prepare decodes. Encode starts when bake is
 //! done.
 
+pub mod crash;
+pub mod life;
+pub mod many;
+
 mod act;
 
 mod bury;
@@ -46,17 +50,17 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use self::commit::Staging;
 use self::running::{EVENTS, Running};
-use crate::child::{ChildEvent, ChildId, Launcher};
 use crate::error::JobError;
 use crate::event::Listener;
 use crate::host::Host;
-use crate::ladder::Rung;
-use crate::life::{self, Life, Outcome};
+use crate::host::ladder::Rung;
+use crate::job::life::{Life, Outcome};
 use crate::output::Given;
+use crate::process::child::{ChildEvent, ChildId, Launcher};
+use crate::process::table_store::TableStore;
+use crate::process::verdict::Exit;
+use crate::process::watch::TICK;
 use crate::report::Report;
-use crate::table_store::TableStore;
-use crate::verdict::Exit;
-use crate::watch::TICK;
 
 pub use commit::Batch;
 pub use kept::Kept;

@@ -59,6 +59,8 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
+pub mod process;
+
 pub mod cli;
 
 pub mod options;
@@ -75,53 +77,15 @@ pub mod home;
 
 pub mod host;
 
-pub mod fleet;
-
-pub mod gate;
-
-pub mod many;
-
 pub mod serve;
 
 pub mod store;
-
-pub mod pipelines;
 
 pub mod remote;
 
 pub mod signals;
 
 pub mod job;
-
-pub mod life;
-
-pub mod ladder;
-
-pub mod child;
-
-pub mod cgroup;
-
-pub mod logs;
-
-pub mod table_store;
-
-pub mod dispatcher;
-
-pub mod workers;
-
-pub mod opener;
-
-pub mod reserve;
-
-pub mod sandbox;
-
-pub mod watch;
-
-pub mod procfs;
-
-pub mod verdict;
-
-pub mod crash;
 
 pub mod print;
 

@@ -38,7 +38,7 @@ use proto::pages::Pages;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::ladder::Policy;
+use crate::host::ladder::Policy;
 use crate::store::Digest;
 
 pub use check::Wrong;

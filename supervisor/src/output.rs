@@ -24,7 +24,7 @@ use proto::place;
 use crate::error::JobError;
 use crate::failpoint::at;
 use crate::input::reason;
-use crate::reserve::lend;
+use crate::process::reserve::lend;
 
 use self::part::Part;
 

@@ -28,8 +28,8 @@ use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
 use crate::error::{Attempt, JobError};
+use crate::host::ladder::{Policy, Step};
 use crate::job::Spec;
-use crate::ladder::{Policy, Step};
 use crate::output::{self, Given, Target};
 use crate::words::{self, printable};
 

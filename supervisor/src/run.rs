@@ -11,11 +11,13 @@ use tokio::runtime::{Builder, Runtime};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
-use crate::child::kin;
 use crate::cli::{self, Command, Refusal};
 use crate::error::JobError;
+use crate::job::many;
+use crate::process::child::kin;
+use crate::process::reserve;
 use crate::screen::{self, Voice};
-use crate::{doctor, many, panics, reserve, serve, signals};
+use crate::{doctor, panics, serve, signals};
 
 /// Runs the command that the arguments name, and returns the program's exit code.
 #[must_use]

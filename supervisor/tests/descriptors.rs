@@ -8,11 +8,13 @@ use nix::libc::EMFILE;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use proto::message::{Phase, Role, Root, Table};
 use supervisor::cli::{self, Command};
-use supervisor::ladder::Rung;
-use supervisor::opener::Opener;
-use supervisor::table_store::{TableStore, TableStoreError};
-use supervisor::verdict::{Ending, Exit, LastWords, fault};
-use supervisor::{crash, output, reserve};
+use supervisor::host::ladder::Rung;
+use supervisor::job::crash;
+use supervisor::output;
+use supervisor::process::opener::Opener;
+use supervisor::process::reserve;
+use supervisor::process::table_store::{TableStore, TableStoreError};
+use supervisor::process::verdict::{Ending, Exit, LastWords, fault};
 
 /// As row 53 of the failures has it.
 const LIMIT: u64 = 128;

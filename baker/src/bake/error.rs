@@ -2,7 +2,7 @@
 
 use proto::message::{Code, Failure};
 
-use super::backend::BackendError;
+use crate::bake::solve::backend::BackendError;
 
 /// An adapter's failure.
 pub(super) fn failure(error: BackendError) -> Failure {

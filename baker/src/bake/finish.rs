@@ -1,4 +1,18 @@
 //! Finishes a bake: fitted texels → the texture with its maps, pictures of what was rejected, and the report.
+//!
+//! | module | input → output |
+//! |---|---|
+//! | `summary` | fit, texture → the report |
+//! | `seams` | texels → gutters that continue the charts, both sides of a seam alike at every mip level |
+//! | `rejected` | views, fitted texels → pictures of what the fit rejected of each view |
+//! | `gutter` | texels → 8 bits, and the provenance of each |
+//! | `maps` | observed weights, residuals → coverage and deviation of each texel |
+
+pub mod gutter;
+pub(crate) mod maps;
+pub(crate) mod rejected;
+pub mod seams;
+pub(crate) mod summary;
 
 use std::time::Instant;
 
@@ -7,17 +21,15 @@ use proto::message::{BakeSummary, Failure, LayerFit, Phase};
 use proto::plan::RowsHeld;
 use proto::table::{Refined, Texture};
 
-use super::backend::Backend;
-use super::decimate::Decimation;
 use super::error::failure;
-use super::fit_context::{Fit, FitContext};
-use super::fit_texture::{FittedTexture, doubted};
-use super::gutter;
 use super::intake::Intake;
-use super::maps;
-use super::rejected::Drawn;
-use super::summary::summary;
-use crate::step_times;
+use crate::bake::finish::rejected::Drawn;
+use crate::bake::finish::summary::summary;
+use crate::bake::intake::decimate::Decimation;
+use crate::bake::solve::backend::Backend;
+use crate::bake::solve::fit_context::{Fit, FitContext};
+use crate::bake::solve::fit_texture::{FittedTexture, doubted};
+use crate::worker::step_times;
 
 /// A texture and its report.
 #[derive(Clone, Debug)]

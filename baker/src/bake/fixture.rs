@@ -8,16 +8,16 @@ use proto::job::Blend;
 use proto::message::Failure;
 use proto::table::{Camera, LayerSet, LayerTexture, LayeredView, Mesh, Surface, Texture, View};
 
-use crate::render::render;
+use crate::image::render::render;
 
-use super::atlas::{Atlas, barycentrics};
-use super::backend::{RowMemory, Ties};
-use super::gutter::gutter;
-use super::links::{LINK_DOWN, LINK_RIGHT};
-use super::raster::NOTHING;
-use super::scene::Scene;
-use super::vec3::{cross, times};
-use super::view_source::{Unwrapped, ViewSource};
+use crate::bake::finish::gutter::gutter;
+use crate::bake::intake::view_source::{Unwrapped, ViewSource};
+use crate::bake::model::atlas::{Atlas, barycentrics};
+use crate::bake::model::links::{LINK_DOWN, LINK_RIGHT};
+use crate::bake::model::raster::NOTHING;
+use crate::bake::model::scene::Scene;
+use crate::bake::model::vec3::{cross, times};
+use crate::bake::solve::backend::{RowMemory, Ties};
 
 /// View source: some views come before the mesh.
 pub(super) struct Given<F> {

@@ -58,12 +58,14 @@ use self::fit::Fit;
 pub use self::fit::{Expected, Options};
 use self::pipelines::Pipelines;
 use self::visible::VisibleBlocks;
-use super::atlas::Atlas;
-use super::backend::{Backend, BackendError, Belief, RowMemory, Strength, Ties, ViewResiduals};
-use super::pixel_mask::PixelMask;
-use super::scene::Scene;
-use super::subdomains::first_window;
-use super::window::Window;
+use crate::bake::intake::pixel_mask::PixelMask;
+use crate::bake::model::atlas::Atlas;
+use crate::bake::model::scene::Scene;
+use crate::bake::plan::window::Window;
+use crate::bake::solve::backend::{
+    Backend, BackendError, Belief, RowMemory, Strength, Ties, ViewResiduals,
+};
+use crate::bake::solve::subdomains::first_window;
 
 /// How a job uses the device of `pipelines`.
 #[must_use]

@@ -8,6 +8,22 @@
 //!
 //! A view comes before the mesh, with it, or once more: for subdomains that nobody has foreseen, and for the other
 //! channels. [`Came`] says what was done with it already. What is left to do is the same for all.
+//!
+//! | module | input → output |
+//! |---|---|
+//! | `surface` | views → views without the pixels that show other surfaces than the simplified mesh |
+//! | `refine` | views → views whose cameras and exposures agree with the mesh and with each other |
+//! | `decimate` | masks of all views → decimation: which pixels get no row, for redundancy or lack of memory |
+//! | `pixel_mask` | decimation → pixel masks, and views without the masked pixels |
+//! | `ahead` | items that worker threads prepare → one consumer, in order |
+//! | `view_source` | view source: the supervisor → views, again on request; textures of channels → the supervisor |
+
+pub(crate) mod ahead;
+pub(crate) mod decimate;
+pub mod pixel_mask;
+pub(crate) mod refine;
+pub mod surface;
+pub(crate) mod view_source;
 
 use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
@@ -17,21 +33,21 @@ use proto::message::{Failure, Phase};
 use proto::table::{LayerSet, LayeredView, View};
 use rayon::prelude::*;
 
-use super::backend::{BLOCK, Backend};
-use super::decimate::{Decimation, Decimator};
 use super::error::failure;
-use super::fit_context::{FitContext, Model};
-use super::fit_texture::Taken;
-use super::opening::Opening;
-use super::refine::{Ahead, Refiner};
-use super::rejected::{self, Doubts};
-use super::subdomains::Subdomains;
-use super::surface::Original;
-use super::view_source::ViewSource;
-use super::window::Window;
-use crate::pace;
-use crate::progress::{self, Stages, each};
-use crate::step_times::{self, timed, timed_in_pool};
+use crate::bake::finish::rejected::{self, Doubts};
+use crate::bake::intake::decimate::{Decimation, Decimator};
+use crate::bake::intake::refine::{Ahead, Refiner};
+use crate::bake::intake::surface::Original;
+use crate::bake::intake::view_source::ViewSource;
+use crate::bake::plan::opening::Opening;
+use crate::bake::plan::window::Window;
+use crate::bake::solve::backend::{BLOCK, Backend};
+use crate::bake::solve::fit_context::{FitContext, Model};
+use crate::bake::solve::fit_texture::Taken;
+use crate::bake::solve::subdomains::Subdomains;
+use crate::worker::pace;
+use crate::worker::progress::{self, Stages, each};
+use crate::worker::step_times::{self, timed, timed_in_pool};
 
 /// A view, and what was done with it already.
 pub(super) struct Came {

@@ -10,14 +10,13 @@ use proto::table::{LayerSet, Refined, Surface};
 
 use super::finish::Baked;
 use super::vertices::{self, Coloured};
-use super::view_source::{HandedViews, Unwrapped, ViewSource};
-use super::warm::Warm;
-use crate::failure::internal;
-use crate::memory::peak_rss_kib;
-use crate::pace;
-use crate::progress::{Progress, each, unit};
-use crate::session::Session;
-use crate::session::{take_fds, unchanged};
+use crate::bake::intake::view_source::{HandedViews, Unwrapped, ViewSource};
+use crate::bake::plan::warm::Warm;
+use crate::worker::failure::internal;
+use crate::worker::memory::peak_rss_kib;
+use crate::worker::pace;
+use crate::worker::progress::{Progress, each, unit};
+use crate::worker::session::{Session, take_fds, unchanged};
 
 /// Runs the role: receives the tables, bakes, and sends the texture back.
 ///

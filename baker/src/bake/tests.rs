@@ -7,16 +7,19 @@ use proto::message::{AdapterInfo, Code, Failure};
 use proto::plan::RowsHeld;
 use proto::table::{Layer, LayerSet, LayerTexture, LayeredView, Mesh, View};
 
-use super::atlas::Atlas;
-use super::backend::{Backend, BackendError, Ties, ViewResiduals};
 use super::fixture::{around, camera, cube, paint, view, waves};
-use super::native::Native;
-use super::pipeline::{Order, bake_on};
-use super::plan::Plan;
-use super::scene::Scene;
-use super::window::Window;
 use super::*;
-use crate::progress::Silent;
+use super::{Order, bake_on};
+use crate::bake::model::atlas::Atlas;
+use crate::bake::model::row_cache::RowBudget;
+use crate::bake::model::scene::Scene;
+use crate::bake::plan::quality::Plan;
+use crate::bake::plan::window::Window;
+use crate::bake::solve::backend::{
+    Backend, BackendError, Belief, RowMemory, Strength, Ties, ViewResiduals,
+};
+use crate::bake::solve::native::Native;
+use crate::worker::progress::Silent;
 
 const SIZE: u32 = 48;
 
@@ -27,7 +30,7 @@ struct Spoilt {
     nth: u32,
     value: f32,
     /// The row memory that it claims to have, if not the true one.
-    told: Option<backend::RowMemory>,
+    told: Option<RowMemory>,
 }
 
 impl Backend for Spoilt {
@@ -35,7 +38,7 @@ impl Backend for Spoilt {
         self.native.adapter()
     }
 
-    fn row_memory(&self, texels: usize) -> backend::RowMemory {
+    fn row_memory(&self, texels: usize) -> RowMemory {
         let told = self.told;
         told.unwrap_or_else(|| self.native.row_memory(texels))
     }
@@ -77,11 +80,7 @@ impl Backend for Spoilt {
         self.native.residuals()
     }
 
-    fn reweight(
-        &mut self,
-        beliefs: &[backend::Belief],
-        strength: backend::Strength,
-    ) -> Result<(), BackendError> {
+    fn reweight(&mut self, beliefs: &[Belief], strength: Strength) -> Result<(), BackendError> {
         self.native.reweight(beliefs, strength)
     }
 
@@ -258,7 +257,7 @@ impl ViewSource for Again {
 
 /// Bakes on the processor with room for so many bytes of rows. It reports that room, or `told` instead. Returns also
 /// how often it requested the views again, and the texture of the other channel.
-fn bake_within(room: usize, told: Option<backend::RowMemory>) -> (Baked, Again) {
+fn bake_within(room: usize, told: Option<RowMemory>) -> (Baked, Again) {
     let mesh = cube();
     let texture = paint(&mesh, 160, waves);
     let views = (0..9).map(|k| {
@@ -283,7 +282,7 @@ fn bake_within(room: usize, told: Option<backend::RowMemory>) -> (Baked, Again) 
     };
     let open = |scene: &Scene, atlas: &Atlas| -> Result<(Box<dyn Backend>, Window), Failure> {
         let ties = fixture::ties(atlas);
-        let room = row_cache::RowBudget::new(room);
+        let room = RowBudget::new(room);
         let native = Native::with_budget(scene.clone(), ties, plan.taps, Blend::Linear, room);
         let backend = Spoilt {
             native,
@@ -310,7 +309,7 @@ fn what_overflows_is_fitted_in_parts_whether_it_was_foreseen_or_not() {
     let (rows, glow) = (whole.summary.rows, supply.glow);
     assert_eq!((rows.parts, rows.kept, supply.asked), (0, rows.rows, 1));
     let bytes = rows.rows as usize * 60;
-    let plenty = backend::RowMemory {
+    let plenty = RowMemory {
         all: 1 << 30,
         row: 1.0,
         entry: 1.0,

@@ -19,16 +19,16 @@ use proto::message::{BakeSummary, Failure, Phase};
 use proto::table::{Colours, Mesh, Refined, Surface, View};
 use rayon::prelude::*;
 
-use super::colour::to_byte;
 use super::error::unseen;
-use super::fill::diffuse;
-use super::native;
-use super::refine::Refiner;
-use super::scene::Scene;
-use super::summary::{blank, blank_view};
-use super::surface::Original;
-use crate::pace;
-use crate::progress::{Progress, Stage, Stages, each, unit};
+use crate::bake::finish::summary::{blank, blank_view};
+use crate::bake::intake::refine::Refiner;
+use crate::bake::intake::surface::Original;
+use crate::bake::model::colour::to_byte;
+use crate::bake::model::scene::Scene;
+use crate::bake::solve::fill::diffuse;
+use crate::bake::solve::native;
+use crate::worker::pace;
+use crate::worker::progress::{Progress, Stage, Stages, each, unit};
 
 use samples::Samples;
 use view::Look;

@@ -10,11 +10,13 @@
 use proto::message::{CompareModel, CompareScore};
 use proto::table::View;
 
-use crate::measure::Pixel;
-use crate::png::{self, PngError};
-use crate::sheet::canvas::Canvas;
-use crate::sheet::tile::{self, Shrink, Tile};
-use crate::sheet::{BACKGROUND, CELL, ERROR_GAIN, FAINT, GAP, LINE, MARGIN, TEXT, draw_scale};
+use crate::image::measure::Pixel;
+use crate::image::png::{self, PngError};
+use crate::image::sheet::canvas::Canvas;
+use crate::image::sheet::tile::{self, Shrink, Tile};
+use crate::image::sheet::{
+    BACKGROUND, CELL, ERROR_GAIN, FAINT, GAP, LINE, MARGIN, TEXT, draw_scale,
+};
 
 const ROWS: usize = 4;
 const NAMES: [&str; 2] = ["A", "B"];
@@ -178,7 +180,7 @@ mod tests {
     use super::*;
 
     fn sheet(models: usize, damage: u8) -> image::RgbImage {
-        let (_, _, mut view) = crate::measure::tests::scene();
+        let (_, _, mut view) = crate::image::measure::tests::scene();
         for pixel in &mut view.pixels[48 * 15..48 * 25] {
             pixel[0] = pixel[0].saturating_add(damage);
         }

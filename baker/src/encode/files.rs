@@ -14,11 +14,11 @@ use super::pages::{self, Sheets};
 use super::read_back::{self, ReadBack, Tolerance};
 use super::skin::Skin;
 use super::{obj, picture, ply, tangents};
-use crate::failure::internal;
-use crate::pace;
-use crate::png::Kind;
-use crate::progress::{PhaseClock, Progress, each, unit};
-use crate::session::{Session, unchanged};
+use crate::image::png::Kind;
+use crate::worker::failure::internal;
+use crate::worker::pace;
+use crate::worker::progress::{PhaseClock, Progress, each, unit};
+use crate::worker::session::{Session, unchanged};
 
 /// What was handed over: sizes, and the contents of the files.
 pub(super) struct Written {

@@ -27,7 +27,7 @@ use proto::table::{Colours, Mesh};
 use serde_json::{Value, json};
 
 use super::material::{Material, Picture};
-use crate::render::srgb;
+use crate::image::render::srgb;
 
 pub(super) mod container;
 mod leaf;

@@ -19,10 +19,10 @@ use proto::table::{Layer, LayerTexture, Mesh, Provenance, Texture};
 use super::pages::Sheets;
 use super::picture::{self, TextureError};
 use super::relief::relief;
-use crate::failure::internal;
-use crate::pace;
-use crate::png::Kind;
-use crate::progress::{Progress, each};
+use crate::image::png::Kind;
+use crate::worker::failure::internal;
+use crate::worker::pace;
+use crate::worker::progress::{Progress, each};
 
 /// Opacity from here on counts as full.
 const WHOLE: u8 = 250;

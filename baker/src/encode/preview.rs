@@ -17,11 +17,13 @@ use proto::table::{Mesh, Provenance, Texture, View};
 use super::material::Material;
 use super::refined::Taken;
 use super::skin::Skin;
-use crate::measure::{self, Pixel};
-use crate::png::{self, PngError};
-use crate::sheet::canvas::Canvas;
-use crate::sheet::tile::{self, Shrink, Tile};
-use crate::sheet::{BACKGROUND, CELL, ERROR_GAIN, FAINT, GAP, LINE, MARGIN, TEXT, draw_scale};
+use crate::image::measure::{self, Pixel};
+use crate::image::png::{self, PngError};
+use crate::image::sheet::canvas::Canvas;
+use crate::image::sheet::tile::{self, Shrink, Tile};
+use crate::image::sheet::{
+    BACKGROUND, CELL, ERROR_GAIN, FAINT, GAP, LINE, MARGIN, TEXT, draw_scale,
+};
 
 const ROWS: usize = 3;
 
@@ -329,7 +331,7 @@ mod tests {
     use proto::job::Blend;
 
     use super::*;
-    use crate::measure::tests::scene;
+    use crate::image::measure::tests::scene;
 
     fn sheet(holdout: bool, damage: u8) -> Vec<u8> {
         let (mesh, texture, mut view) = scene();

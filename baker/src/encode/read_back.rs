@@ -17,10 +17,10 @@ use super::glb::container::chunks;
 use super::material::Material;
 use super::pages::{Leaf, Sheets};
 use super::picture;
-use crate::folder::{Files, Folder, FolderError};
+use crate::image::survey::weld;
 use crate::prepare::load::{self, LoadError, Picture, RawMesh};
-use crate::progress::Progress;
-use crate::survey::weld;
+use crate::worker::folder::{Files, Folder, FolderError};
+use crate::worker::progress::Progress;
 
 /// Why a file does not count.
 #[derive(Debug, thiserror::Error)]
@@ -266,7 +266,7 @@ mod tests {
     use super::super::part::order;
     use super::super::{obj, ply};
     use super::*;
-    use crate::progress::Silent;
+    use crate::worker::progress::Silent;
 
     /// A wavy grid of 20×20 squares, its left and right halves apart in the texture.
     fn grid() -> Mesh {

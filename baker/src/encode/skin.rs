@@ -6,8 +6,8 @@ use proto::message::Failure;
 use proto::table::{Colours, Mesh, Texture};
 
 use super::glb::{GlbError, light};
-use crate::failure::internal;
-use crate::render::Paint;
+use crate::image::render::Paint;
+use crate::worker::failure::internal;
 
 /// The colours from bake.
 #[derive(Clone, Debug)]

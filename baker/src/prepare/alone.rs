@@ -1,5 +1,5 @@
 //! The readers of views without session, folder or pool: bytes in memory → what prepare makes of them. For the fuzz
-//! targets. Meshes have [`super::load::read`], which takes any [`crate::folder::Files`].
+//! targets. Meshes have [`super::load::read`], which takes any [`crate::worker::folder::Files`].
 
 use proto::limits::MAX_COLMAP_FILE_BYTES;
 use proto::message::{Code, Failure, Root};
@@ -7,7 +7,7 @@ use proto::table::{Camera, LayeredView};
 
 use super::transforms::{self, Frame, Problem};
 use super::{colmap, picture, views};
-use crate::folder::{Files, Folder};
+use crate::worker::folder::{Files, Folder};
 
 /// A decoded picture.
 #[derive(Clone, Debug, PartialEq, Eq)]

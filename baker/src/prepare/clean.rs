@@ -11,7 +11,7 @@ use kiln_atlas::surface::edges;
 use proto::message::{Code, Failure};
 
 use crate::prepare::load::RawMesh;
-use crate::progress::ticked;
+use crate::worker::progress::ticked;
 
 /// Height below which a triangle has no area, as a share of the mesh's diagonal: f32 spacing at the mesh's size is 2⁻²⁴
 /// of it, and rounding moves two corners.

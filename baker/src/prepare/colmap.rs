@@ -29,7 +29,7 @@ use proto::limits::{MAX_COLMAP_FILE_BYTES, MAX_COORDINATE};
 use proto::message::Failure;
 
 use super::transforms::{Frame, FrameLayers, Lens, Pose};
-use crate::folder::{Folder, Opened};
+use crate::worker::folder::{Folder, Opened};
 use lens::Camera;
 use stream::Stream;
 use wrong::{Image, Read, Wrong};

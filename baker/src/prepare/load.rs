@@ -9,11 +9,11 @@ use proto::limits::{
 };
 use proto::message::{Code, Failure, Phase};
 
-use crate::folder::{Folder, FolderError};
-use crate::pace;
 use crate::prepare::arrays;
 use crate::prepare::foreign::{self, Class, Foreign};
-use crate::progress::{Progress, each};
+use crate::worker::folder::{Folder, FolderError};
+use crate::worker::pace;
+use crate::worker::progress::{Progress, each};
 
 mod gltf;
 
@@ -411,8 +411,8 @@ pub(crate) mod tests {
     use proto::message::Root;
 
     use super::*;
-    use crate::folder::Local;
-    use crate::progress::Silent;
+    use crate::worker::folder::Local;
+    use crate::worker::progress::Silent;
 
     /// Writes the files into a fresh folder and reads the first one as a mesh.
     pub(crate) fn read_files(

@@ -6,7 +6,7 @@
 pub(crate) use kiln_atlas::surface::surface_area;
 pub(crate) use kiln_raster::vector::{cross, sub, unit};
 
-use crate::progress::ticked;
+use crate::worker::progress::ticked;
 
 /// Unit normals of the points: the mean of the triangles around, weighted by angle.
 pub(crate) fn point_normals(positions: &[[f32; 3]], triangles: &[[u32; 3]]) -> Vec<[f32; 3]> {

@@ -16,7 +16,7 @@ use proto::job::Repair;
 use proto::message::{MeshStep, Phase, StepFate, StepKind};
 
 use super::clean::CleanMesh;
-use crate::progress::Progress;
+use crate::worker::progress::Progress;
 
 mod weld;
 

@@ -16,10 +16,10 @@ use rayon::prelude::*;
 
 use super::clean::CleanMesh;
 use super::repair::Eye;
-use crate::bake::raster::{NOTHING, Projected, raster};
-use crate::bake::scene::project;
-use crate::pace;
-use crate::progress::{Progress, each, unit};
+use crate::bake::model::raster::{NOTHING, Projected, raster};
+use crate::bake::model::scene::project;
+use crate::worker::pace;
+use crate::worker::progress::{Progress, each, unit};
 
 /// A visibility query (lookout): a small camera, and how many pixels of its picture one small pixel stands for, per
 /// axis.
@@ -236,7 +236,7 @@ mod tests {
 
     use super::*;
     use crate::prepare::clean::Counts;
-    use crate::progress::Silent;
+    use crate::worker::progress::Silent;
 
     /// A square of edge 2 in the plane z = 0, and a smaller one behind its middle, hidden from the front.
     fn squares(uvs: bool) -> CleanMesh {

@@ -12,8 +12,8 @@ use proto::table::Mesh;
 
 use crate::prepare::clean::CleanMesh;
 use crate::prepare::normals::point_normals;
-use crate::progress::{self, Progress, Ticker, each};
-use crate::{last_words, pace};
+use crate::worker::progress::{self, Progress, Ticker, each};
+use crate::worker::{last_words, pace};
 
 pub mod kept;
 
@@ -151,7 +151,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::prepare::clean;
     use crate::prepare::load::{NoUvs, RawMesh};
-    use crate::progress::Silent;
+    use crate::worker::progress::Silent;
 
     /// The unit sphere of 20 · 4^level triangles.
     pub(crate) fn icosphere(level: u32) -> CleanMesh {

@@ -32,12 +32,11 @@ use proto::table::{LayerSet, LayeredView, View};
 
 use super::repair::Eye;
 use super::texels::Lookout;
-use crate::failure::internal;
-use crate::failure::no_thread;
-use crate::folder::Folder;
-use crate::progress::{PhaseClock, Progress, Silent, Strand, each, unit};
-use crate::session::Session;
-use crate::{last_words, pace};
+use crate::worker::failure::{internal, no_thread};
+use crate::worker::folder::Folder;
+use crate::worker::progress::{PhaseClock, Progress, Silent, Strand, each, unit};
+use crate::worker::session::Session;
+use crate::worker::{last_words, pace};
 use crop::Outline;
 use set::Set;
 use show::{Loaded, Sees};

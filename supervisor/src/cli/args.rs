@@ -175,13 +175,13 @@ impl HostArgs {
         match &self.crash_folder {
             Some(folder) if folder.as_os_str() == "none" => None,
             Some(folder) => Some(folder.clone()),
-            None => crate::crash::default_root(),
+            None => crate::job::crash::default_root(),
         }
     }
 
     /// Where compiled pipelines are kept.
     pub(super) fn pipelines(&self) -> Option<PathBuf> {
-        crate::pipelines::folder(self.pipeline_cache.clone())
+        crate::host::pipelines::folder(self.pipeline_cache.clone())
     }
 }
 

@@ -14,7 +14,7 @@ use super::paths::{baker_path, distinct, read};
 use crate::error::JobError;
 use crate::input;
 use crate::job::compare::{Compared, Comparison};
-use crate::many;
+use crate::job::many;
 use crate::options::{bytes, seconds};
 use crate::output::Target;
 use crate::screen::{self, Voice, result};

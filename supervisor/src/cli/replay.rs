@@ -13,11 +13,10 @@ use proto::message::Code;
 use super::args::ReplayArgs;
 use super::form;
 use super::paths::{baker_path, distinct, read, targets};
-use crate::crash;
 use crate::error::JobError;
+use crate::host::ladder::Policy;
 use crate::input;
-use crate::job::{Kept, MapTargets, Spec};
-use crate::ladder::Policy;
+use crate::job::{Kept, MapTargets, Spec, crash};
 use crate::options::Source;
 use crate::output::Target;
 

@@ -40,7 +40,7 @@ pub(super) fn options(args: ServeArgs) -> Result<Options, Box<JobError>> {
         queue_bytes: args.queue_bytes,
         keep: args.keep,
         keep_bytes: args.keep_bytes,
-        pipelines: crate::pipelines::folder(args.pipeline_cache),
+        pipelines: crate::host::pipelines::folder(args.pipeline_cache),
         sandbox: !args.insecure_no_sandbox,
         baker: baker_path(args.baker)?,
         stall: args.stall_timeout,

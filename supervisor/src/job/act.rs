@@ -1,13 +1,13 @@
-//! Carries out what [`crate::life`] decided.
+//! Carries out what [`crate::job::life`] decided.
 
 use std::time::Instant;
 
 use proto::message::Code;
 
 use super::{Job, commit};
-use crate::dispatcher::encode_views;
 use crate::event::Event;
-use crate::life::{self, Action};
+use crate::job::life::{self, Action};
+use crate::process::dispatcher::encode_views;
 
 impl Job<'_> {
     pub(super) fn act(&mut self, action: Action) {

@@ -1,4 +1,4 @@
-//! Handles the end of a process: reads its last words, names its fault, and informs the report and [`crate::life`].
+//! Handles the end of a process: reads its last words, names its fault, and informs the report and [`crate::job::life`].
 
 use std::time::{Duration, Instant};
 
@@ -8,14 +8,14 @@ use proto::recorder::{self, Slot};
 
 use super::running::{Answer, Running};
 use super::{Evidence, Job, Kind};
-use crate::cgroup::OomScope;
-use crate::child::ChildId;
-use crate::crash::{self, Death};
 use crate::error::Attempt;
 use crate::event::Event;
-use crate::life;
-use crate::pipelines::{self, Key};
-use crate::verdict::{Ending, Exit, Kill, LastWords, MemoryKill, fault};
+use crate::host::pipelines::{self, Key};
+use crate::job::crash::{self, Death};
+use crate::job::life;
+use crate::process::cgroup::OomScope;
+use crate::process::child::ChildId;
+use crate::process::verdict::{Ending, Exit, Kill, LastWords, MemoryKill, fault};
 
 /// What the report needs of a process besides how it ended.
 #[derive(Debug)]

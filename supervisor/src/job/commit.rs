@@ -15,9 +15,9 @@ use super::kind::Kind;
 use super::spec::{MapTargets, Spec, rejected};
 use crate::error::JobError;
 use crate::output::{self, Given, Staged, Target};
+use crate::process::table_store::TableStore;
+use crate::process::workers;
 use crate::report::{FileEntry, Report};
-use crate::table_store::TableStore;
-use crate::workers;
 
 /// Complete files that wait for their names.
 #[derive(Debug)]

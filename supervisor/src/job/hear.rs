@@ -11,16 +11,16 @@ use proto::sandbox::{Sandbox, Stage};
 use super::running::{Answer, mismatch};
 use super::spawn::spare_key;
 use super::{Job, Kind};
-use crate::child::{ChildEvent, ChildId, Handed, Parcel};
 use crate::error::JobError;
 use crate::event::Event;
-use crate::life;
-use crate::opener::Opened;
+use crate::job::life;
 use crate::output::{FileId, named_twice};
+use crate::process::child::{ChildEvent, ChildId, Handed, Parcel};
+use crate::process::opener::Opened;
+use crate::process::reserve::{self, Shortage};
+use crate::process::table_store::TableStoreError;
+use crate::process::verdict::{Exit, Kill};
 use crate::report::Report;
-use crate::reserve::{self, Shortage};
-use crate::table_store::TableStoreError;
-use crate::verdict::{Exit, Kill};
 use crate::words::{self, chain, printable};
 
 impl Job<'_> {

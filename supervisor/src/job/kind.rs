@@ -10,15 +10,15 @@ use proto::message::{Role, Root, Start, Table};
 
 use super::compare::Comparison;
 use super::spec::Spec;
-use crate::child::Launcher;
-use crate::dispatcher::Assignment;
 use crate::event::{Event, Listener};
+use crate::host::ladder::{Policy, Rung};
 use crate::input::Input;
-use crate::ladder::{Policy, Rung};
-use crate::life::Life;
+use crate::job::life::Life;
 use crate::output::{Given, Target};
+use crate::process::child::Launcher;
+use crate::process::dispatcher::Assignment;
+use crate::process::table_store::TableStore;
 use crate::report::{Options, Report};
-use crate::table_store::TableStore;
 
 /// What a job is to do.
 #[derive(Clone, Copy, Debug)]

@@ -9,9 +9,9 @@ use proto::limits::MAX_PIPELINES_BYTES;
 use proto::message::{Role, Table, ToChild};
 
 use super::running::Running;
-use crate::child::Parcel;
-use crate::pipelines::{self, Key, Vault};
-use crate::reserve::lend;
+use crate::host::pipelines::{self, Key, Vault};
+use crate::process::child::Parcel;
+use crate::process::reserve::lend;
 use crate::words::chain;
 
 /// What one bake has been given of the pipeline cache, and what it offers.

@@ -8,15 +8,15 @@ use proto::recorder;
 use proto::sandbox::{Sandbox, Stage};
 
 use super::lend::Loan;
-use crate::cgroup::Group;
-use crate::child::{Child, Parcel};
-use crate::dispatcher::{Assignment, Dispatcher};
 use crate::event::{Event, Listener};
-use crate::ladder::Rung;
-use crate::procfs::{self, Condition, Share};
-use crate::sandbox::{self, Unsafe};
-use crate::verdict::Kill;
-use crate::watch::{STALL_FLOOR, Watch, stall_cap};
+use crate::host::ladder::Rung;
+use crate::process::cgroup::Group;
+use crate::process::child::{Child, Parcel};
+use crate::process::dispatcher::{Assignment, Dispatcher};
+use crate::process::procfs::{self, Condition, Share};
+use crate::process::sandbox::{self, Unsafe};
+use crate::process::verdict::Kill;
+use crate::process::watch::{STALL_FLOOR, Watch, stall_cap};
 use crate::words::printable;
 
 /// Events that may queue for whoever owns the process; a full queue makes the process wait.

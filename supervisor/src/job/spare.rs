@@ -14,11 +14,11 @@ use tokio::sync::mpsc;
 
 use super::lend::Loan;
 use super::running::{EVENTS, Running, mismatch};
-use crate::cgroup::Group;
-use crate::child::{ChildEvent, ChildId, Launcher};
-use crate::dispatcher::Assignment;
-use crate::ladder::Rung;
-use crate::pipelines::Vault;
+use crate::host::ladder::Rung;
+use crate::host::pipelines::Vault;
+use crate::process::cgroup::Group;
+use crate::process::child::{ChildEvent, ChildId, Launcher};
+use crate::process::dispatcher::Assignment;
 use crate::words::{self, chain};
 
 /// Describes the jobs that a spare suits.
@@ -147,7 +147,7 @@ impl Spare {
         key: Key,
         vault: &Vault,
         enter: impl Fn(u32) -> Option<Group>,
-    ) -> Result<Self, crate::verdict::Exit> {
+    ) -> Result<Self, crate::process::verdict::Exit> {
         let (sender, events) = mpsc::channel(EVENTS);
         let launcher = Launcher {
             program: &key.program,

@@ -1,4 +1,4 @@
-//! Carries out a start that [`crate::life`] decided: asks the gate, then takes a warm spare or starts a fresh process.
+//! Carries out a start that [`crate::job::life`] decided: asks the gate, then takes a warm spare or starts a fresh process.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -9,12 +9,12 @@ use super::lend::Loan;
 use super::running::{Running, watch};
 use super::spare::{Key, Spare};
 use super::{Held, Job, Kind, Spec, bury};
-use crate::child::ChildId;
 use crate::event::Event;
-use crate::gate::Admission;
-use crate::ladder::Rung;
-use crate::life;
-use crate::verdict::{Ending, Exit, Kill, LastWords};
+use crate::host::gate::Admission;
+use crate::host::ladder::Rung;
+use crate::job::life;
+use crate::process::child::ChildId;
+use crate::process::verdict::{Ending, Exit, Kill, LastWords};
 
 impl Job<'_> {
     /// Starts a process for `role` as soon as the gate allows it.
@@ -47,7 +47,7 @@ impl Job<'_> {
             return false;
         };
         self.held.swap_remove(place);
-        let fault = crate::verdict::fault(&unborn(
+        let fault = crate::process::verdict::fault(&unborn(
             role,
             Some(Kill::JobOver),
             Exit::NotSpawned {

@@ -8,8 +8,8 @@ use proto::job::{Container, Form, PrepareJob, Quality, WarmJob};
 use proto::message::Table;
 
 use crate::error::JobError;
+use crate::host::ladder::Rung;
 use crate::input::Input;
-use crate::ladder::Rung;
 use crate::options::JobOptions;
 use crate::output::Target;
 

@@ -6,7 +6,7 @@ use proto::message::{Code, Role};
 
 use super::{Job, Kind};
 use crate::error::JobError;
-use crate::life;
+use crate::job::life;
 use crate::words;
 
 impl Job<'_> {

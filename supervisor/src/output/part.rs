@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use nix::fcntl::{AT_FDCWD, AtFlags, OFlag};
 use nix::unistd::linkat;
 
-use crate::reserve::lend;
+use crate::process::reserve::lend;
 
 const PREFIX: &str = ".kiln-";
 const SUFFIX: &str = ".part";

@@ -4,7 +4,7 @@
 //! Only files that are really named count, and no others of their folders. These are the `uri` of each glTF buffer, and
 //! `file_path` and `mask_path` of each frame with the endings that prepare would try. Of a COLMAP model they are the
 //! cameras and the pictures of its images. Pictures of a glTF and the MTL of an OBJ are never read. Each file is opened
-//! through [`crate::opener`], under the same rules as for `kiln bake`: beneath the folder, of a known kind. A file that
+//! through [`crate::process::opener`], under the same rules as for `kiln bake`: beneath the folder, of a known kind. A file that
 //! cannot be opened is left out, and prepare reports it as in `kiln bake`. This module finds files; only prepare judges
 //! them.
 
@@ -22,11 +22,11 @@ use sha2::{Digest as _, Sha256};
 
 use crate::error::JobError;
 use crate::input::{Input, companion};
-use crate::opener::Opener;
 use crate::options::{Source, bad_name};
 use crate::output::Given;
+use crate::process::opener::Opener;
+use crate::process::workers;
 use crate::store::Digest;
-use crate::workers;
 
 /// A file to send.
 #[derive(Clone, Debug)]

@@ -9,8 +9,8 @@ use proto::limits::MAX_TEXT_BYTES;
 use serde::{Deserialize, Serialize};
 
 use crate::error::JobError;
+use crate::process::verdict::RetryClass;
 use crate::serve::problem::Code;
-use crate::verdict::RetryClass;
 use crate::words::{printable, word};
 
 /// The pause after a refusal that names no time.

@@ -16,10 +16,10 @@ use super::http::Ask;
 use super::jobs::Job;
 use super::sse;
 use crate::event::{Event, Listener};
-use crate::ladder::Step;
+use crate::host::ladder::Step;
+use crate::process::verdict::{Fault, RetryClass};
+use crate::process::watch::PhaseState;
 use crate::store::JobId;
-use crate::verdict::{Fault, RetryClass};
-use crate::watch::PhaseState;
 use crate::words::printable;
 
 /// The sidecar sends a comment every 15 s, so a stream that is silent for longer is dead.

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 use super::error::{Refused, RemoteError};
 use super::place::Place;
-use crate::workers;
+use crate::process::workers;
 
 /// Longest wait for a connection, and longest silence within an answer.
 const SILENCE: Duration = Duration::from_secs(60);

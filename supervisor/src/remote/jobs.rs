@@ -11,10 +11,10 @@ use super::error::RemoteError;
 use super::http::{Ask, Payload};
 use crate::error::JobError;
 use crate::options::{JobOptions, bad_name};
+use crate::process::verdict::RetryClass;
 use crate::report::{Options, Report};
 use crate::serve::board::State;
 use crate::store::{Digest, JobId};
-use crate::verdict::RetryClass;
 use crate::words::printable;
 
 /// Jobs in one page of a list.

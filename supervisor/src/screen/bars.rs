@@ -8,7 +8,7 @@ use proto::message::{Phase, Role};
 
 use crate::event::{Event, Listener};
 use crate::print::{complain, outcome, say};
-use crate::watch::PhaseState;
+use crate::process::watch::PhaseState;
 use crate::words::{sentence, span, stage, unit};
 
 /// A spinner turns this often. It shows that the supervisor is alive, not the worker.

@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 use crate::error::JobError;
 use crate::event::{Event, Listener};
 use crate::print::result;
-use crate::watch::PhaseState;
+use crate::process::watch::PhaseState;
 
 /// Least time between two lines about the same phase: ten a second are enough for any eye.
 const INTERVAL: Duration = Duration::from_millis(100);

@@ -7,7 +7,7 @@ use proto::message::{Phase, Role};
 
 use crate::event::{Event, Listener};
 use crate::print::{complain, outcome, say};
-use crate::watch::PhaseState;
+use crate::process::watch::PhaseState;
 use crate::words::{sentence, span, stage, unit};
 
 /// Interval between lines about unfinished work.

@@ -380,7 +380,7 @@ fn span(phase: Phase) -> (f64, f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::watch::PhaseState;
+    use crate::process::watch::PhaseState;
 
     fn id(number: u8) -> JobId {
         format!("{number:032x}").parse().expect("an id")

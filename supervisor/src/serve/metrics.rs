@@ -11,7 +11,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
-use crate::procfs::Holdings;
+use crate::process::procfs::Holdings;
 use crate::report::Report;
 use crate::words::word;
 

@@ -13,7 +13,7 @@ use super::inputs::Roots;
 use super::metrics::Metrics;
 use super::options::Options;
 use super::proof::Proof;
-use crate::gate::Rest;
+use crate::host::gate::Rest;
 use crate::store::{Job, JobId, Store};
 
 /// A handle to [`Shared`].

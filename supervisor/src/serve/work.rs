@@ -21,10 +21,10 @@ use crate::host::Host;
 use crate::job::{self, Kind, MapTargets, Order, Spec};
 use crate::options::JobOptions;
 use crate::output::Target;
+use crate::process::verdict::RetryClass;
+use crate::process::workers;
 use crate::report::Report;
 use crate::store::{Artifact, Digest, End, Job, JobId, Outcome, StoreError};
-use crate::verdict::RetryClass;
-use crate::workers;
 
 /// The files of a job that was done, and what they are.
 pub(super) const ARTIFACTS: [(&str, &str); 6] = [

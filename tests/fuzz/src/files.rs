@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::Write;
 use std::os::fd::OwnedFd;
 
-use baker::folder::{Files, FolderError};
+use baker::worker::folder::{Files, FolderError};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use proto::message::{Refusal, Root};
 
@@ -63,7 +63,7 @@ pub(crate) fn opened(bytes: &[u8], limit: u64) -> Result<(OwnedFd, u64), FolderE
 
 #[cfg(test)]
 mod tests {
-    use baker::folder::Folder;
+    use baker::worker::folder::Folder;
 
     use super::*;
 

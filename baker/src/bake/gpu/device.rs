@@ -399,7 +399,7 @@ impl Device {
     ) -> Result<wgpu::SubmissionIndex, GpuError> {
         now(name);
         // Drivers may do some of the work within this call: lavapipe compiles and runs everything here.
-        crate::progress::wait_for(name, self.is_software());
+        crate::worker::progress::wait_for(name, self.is_software());
         let sent = self.scoped(|| self.queue.submit([encoder.finish()]));
         self.check()?;
         let sent = sent.map_err(|error| refused(name, &error))?;
@@ -435,9 +435,9 @@ impl Device {
     }
 
     fn poll(&self, how: wgpu::PollType) -> Result<(), GpuError> {
-        crate::progress::wait_for(label(), self.is_software());
+        crate::worker::progress::wait_for(label(), self.is_software());
         let polled = self.device.poll(how);
-        crate::progress::unit();
+        crate::worker::progress::unit();
         self.check()?;
         polled
             .map(|_| ())

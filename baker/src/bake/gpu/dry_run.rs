@@ -18,10 +18,10 @@ use super::planes::{Planes, colour_planes};
 use super::raster::{self, Samples};
 use super::row_store::{self, Boxes, Forecast, Ground, Tile, TilePart, row_bins, seams};
 use super::tiles::{self, Bounds, Drawn, Room, Shape, Taken, map_words};
-use crate::bake::backend::{BLOCK, RowMemory, Ties};
-use crate::bake::rows::Rows;
-use crate::bake::scene::Scene;
-use crate::bake::window::Window;
+use crate::bake::model::rows::Rows;
+use crate::bake::model::scene::Scene;
+use crate::bake::plan::window::Window;
+use crate::bake::solve::backend::{BLOCK, RowMemory, Ties};
 
 /// Average of what a pixel whose alpha counts adds to the row store.
 #[derive(Clone, Copy, Debug, Default)]

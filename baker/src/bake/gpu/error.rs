@@ -9,7 +9,7 @@ use std::panic::PanicHookInfo;
 
 use proto::message::{Code, Failure};
 
-use crate::bake::backend::BackendError;
+use crate::bake::solve::backend::BackendError;
 
 /// Why the GPU did not do its work.
 #[derive(Debug, thiserror::Error)]

@@ -6,12 +6,12 @@
 use bytemuck::{Pod, Zeroable};
 use proto::job::Blend;
 
-use crate::bake::backend::{BINS, BINS_PER_OCTAVE, BLOCK, CONSENSUS_POWER};
-use crate::bake::colour::SLOPE_FLOOR;
-use crate::bake::footprint::{LEAST_ENTRY, MIN_ALPHA, TOGETHER_TEXELS};
-use crate::bake::multilevel::LEVELS;
-use crate::bake::subset::{ONE_IN, SQUARES};
-use crate::bake::window::{self, COARSE, SMALL_TEXTURE};
+use crate::bake::model::colour::SLOPE_FLOOR;
+use crate::bake::model::footprint::{LEAST_ENTRY, MIN_ALPHA, TOGETHER_TEXELS};
+use crate::bake::model::subset::{ONE_IN, SQUARES};
+use crate::bake::plan::window::{self, COARSE, SMALL_TEXTURE};
+use crate::bake::solve::backend::{BINS, BINS_PER_OCTAVE, BLOCK, CONSENSUS_POWER};
+use crate::bake::solve::multilevel::LEVELS;
 
 /// Invocations of a workgroup over the rows of a patch with a list of texels: two waves of the widest adapters.
 pub(super) const LIST_LANES: u32 = 64;

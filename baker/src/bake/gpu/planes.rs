@@ -9,8 +9,8 @@ use super::device::{Device, GpuError};
 use super::layout::{Scalars, TALLY_WORDS, TEXEL_LANES, Texels, texel_groups};
 use super::memory::{Buffer, Held, Maker, OnDevice, STORAGE, UNIFORM, write};
 use super::stage::{Compiled, bind_buffers};
-use crate::bake::multilevel;
-use crate::bake::window::Window;
+use crate::bake::plan::window::Window;
+use crate::bake::solve::multilevel;
 
 pub(super) type Colour<B = wgpu::Buffer> = [Held<B>; 3];
 

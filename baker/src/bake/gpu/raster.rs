@@ -10,7 +10,7 @@ use super::layout::{GROUPS_ACROSS, PIXELS, REGIONS, Region, TRIANGLE_LANES};
 use super::memory::{Buffer, Held, Maker, OnDevice, STORAGE, write};
 use super::shaders::{FOOTPRINT_DRAWN, FOOTPRINT_NEAREST, NEAREST, RASTER, Shader};
 use super::stage::{Compiled, bind_buffers};
-use crate::bake::scene::Scene;
+use crate::bake::model::scene::Scene;
 
 /// Limits of a tile, or of a part of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -132,18 +132,18 @@ pub(super) fn bind_layout(
     device.create_bind_group_layout(&descriptor)
 }
 
-const TALLY_WGSL: &str = include_str!("../tally.wgsl");
-const TILE_WGSL: &str = include_str!("../tile.wgsl");
-const PATCH_WGSL: &str = include_str!("../patch.wgsl");
-const ROWS_WGSL: &str = include_str!("../rows.wgsl");
-const NEAR_WGSL: &str = include_str!("../near.wgsl");
-const NEAR_TEXELS_WGSL: &str = include_str!("../near_texels.wgsl");
-const TEXELS_WGSL: &str = include_str!("../texels.wgsl");
-const DISPLAY_WGSL: &str = include_str!("../display.wgsl");
+const TALLY_WGSL: &str = include_str!("shaders/tally.wgsl");
+const TILE_WGSL: &str = include_str!("shaders/tile.wgsl");
+const PATCH_WGSL: &str = include_str!("shaders/patch.wgsl");
+const ROWS_WGSL: &str = include_str!("shaders/rows.wgsl");
+const NEAR_WGSL: &str = include_str!("shaders/near.wgsl");
+const NEAR_TEXELS_WGSL: &str = include_str!("shaders/near_texels.wgsl");
+const TEXELS_WGSL: &str = include_str!("shaders/texels.wgsl");
+const DISPLAY_WGSL: &str = include_str!("shaders/display.wgsl");
 
 pub(super) static RASTER: Shader = Shader {
     name: "raster",
-    text: &[include_str!("../raster.wgsl"), TILE_WGSL],
+    text: &[include_str!("shaders/raster.wgsl"), TILE_WGSL],
     bindings: &[
         ("regions", Kind::Uniform),
         ("positions", Kind::Read),
@@ -154,7 +154,7 @@ pub(super) static RASTER: Shader = Shader {
 
 pub(super) static NEAREST: Shader = Shader {
     name: "nearest",
-    text: &[include_str!("../nearest.wgsl"), TALLY_WGSL, TILE_WGSL],
+    text: &[include_str!("shaders/nearest.wgsl"), TALLY_WGSL, TILE_WGSL],
     bindings: &[
         ("regions", Kind::Uniform),
         ("positions", Kind::Read),
@@ -190,14 +190,14 @@ const fn footprint_bindings(ids: Kind) -> [(&'static str, Kind); 14] {
     ]
 }
 
-const FOOTPRINT_WGSL: &str = include_str!("../footprint.wgsl");
+const FOOTPRINT_WGSL: &str = include_str!("shaders/footprint.wgsl");
 
 /// Footprints of what [`RASTER`] drew.
 pub(super) static FOOTPRINT_DRAWN: Shader = Shader {
     name: "footprint",
     text: &[
         FOOTPRINT_WGSL,
-        include_str!("../ids_drawn.wgsl"),
+        include_str!("shaders/ids_drawn.wgsl"),
         TALLY_WGSL,
         TILE_WGSL,
         PATCH_WGSL,
@@ -211,7 +211,7 @@ pub(super) static FOOTPRINT_NEAREST: Shader = Shader {
     name: "footprint",
     text: &[
         FOOTPRINT_WGSL,
-        include_str!("../ids_nearest.wgsl"),
+        include_str!("shaders/ids_nearest.wgsl"),
         TALLY_WGSL,
         TILE_WGSL,
         PATCH_WGSL,
@@ -222,7 +222,11 @@ pub(super) static FOOTPRINT_NEAREST: Shader = Shader {
 
 pub(super) static ROW_BINS: Shader = Shader {
     name: "row_bins",
-    text: &[include_str!("../row_bins.wgsl"), TALLY_WGSL, PATCH_WGSL],
+    text: &[
+        include_str!("shaders/row_bins.wgsl"),
+        TALLY_WGSL,
+        PATCH_WGSL,
+    ],
     bindings: &[
         ("ordering", Kind::Uniform),
         ("rows", Kind::Read),
@@ -245,7 +249,7 @@ pub(super) static ROW_BINS: Shader = Shader {
 pub(super) static AVERAGE: Shader = Shader {
     name: "average",
     text: &[
-        include_str!("../average.wgsl"),
+        include_str!("shaders/average.wgsl"),
         TALLY_WGSL,
         PATCH_WGSL,
         ROWS_WGSL,
@@ -273,7 +277,7 @@ pub(super) static AVERAGE: Shader = Shader {
 pub(super) static RESIDUAL: Shader = Shader {
     name: "residual",
     text: &[
-        include_str!("../residual.wgsl"),
+        include_str!("shaders/residual.wgsl"),
         TALLY_WGSL,
         PATCH_WGSL,
         ROWS_WGSL,
@@ -300,7 +304,7 @@ pub(super) static RESIDUAL: Shader = Shader {
 pub(super) static DEVIATION: Shader = Shader {
     name: "deviation",
     text: &[
-        include_str!("../deviation.wgsl"),
+        include_str!("shaders/deviation.wgsl"),
         TALLY_WGSL,
         PATCH_WGSL,
         ROWS_WGSL,
@@ -325,7 +329,7 @@ pub(super) static DEVIATION: Shader = Shader {
 pub(super) static NORMAL: Shader = Shader {
     name: "normal",
     text: &[
-        include_str!("../normal.wgsl"),
+        include_str!("shaders/normal.wgsl"),
         TALLY_WGSL,
         PATCH_WGSL,
         ROWS_WGSL,
@@ -387,9 +391,9 @@ const PLANES: &[(&str, Kind)] = &[
 pub(super) static REGULARISE: Shader = Shader {
     name: "regularise",
     text: &[
-        include_str!("../regularise.wgsl"),
+        include_str!("shaders/regularise.wgsl"),
         TALLY_WGSL,
-        include_str!("../planes.wgsl"),
+        include_str!("shaders/planes.wgsl"),
         TEXELS_WGSL,
         DISPLAY_WGSL,
     ],
@@ -407,9 +411,9 @@ pub(super) static REGULARISE: Shader = Shader {
 pub(super) static MULTILEVEL: Shader = Shader {
     name: "multilevel",
     text: &[
-        include_str!("../multilevel.wgsl"),
+        include_str!("shaders/multilevel.wgsl"),
         TALLY_WGSL,
-        include_str!("../planes.wgsl"),
+        include_str!("shaders/planes.wgsl"),
         TEXELS_WGSL,
     ],
     bindings: PLANES,
@@ -430,9 +434,9 @@ pub(super) static MULTILEVEL: Shader = Shader {
 pub(super) static SOLVE: Shader = Shader {
     name: "solve",
     text: &[
-        include_str!("../solve.wgsl"),
+        include_str!("shaders/solve.wgsl"),
         TALLY_WGSL,
-        include_str!("../planes.wgsl"),
+        include_str!("shaders/planes.wgsl"),
         TEXELS_WGSL,
     ],
     bindings: PLANES,
@@ -454,7 +458,7 @@ pub(super) static SOLVE: Shader = Shader {
 
 pub(super) static TICK: Shader = Shader {
     name: "tick",
-    text: &[include_str!("../tick.wgsl"), TALLY_WGSL],
+    text: &[include_str!("shaders/tick.wgsl"), TALLY_WGSL],
     bindings: &[],
     entries: &[("tick", Over::Submission)],
 };

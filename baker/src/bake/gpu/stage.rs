@@ -41,7 +41,7 @@ impl Shader {
         blend: Blend,
     ) -> Result<Compiled, GpuError> {
         now(self.name);
-        crate::progress::expect(self.name, crate::pace::PIPELINE);
+        crate::worker::progress::expect(self.name, crate::worker::pace::PIPELINE);
         let module = |patches| self.module(device, &self.source(taps, blend, patches));
         let listed = module(Patches::Listed)?;
         let binned = match self.is_over_rows() {
@@ -132,7 +132,7 @@ impl Shader {
         };
         let made = device.scoped(make);
         let made = made.map_err(|error| device.rejected(entry, error))?;
-        crate::progress::unit();
+        crate::worker::progress::unit();
         Ok(made)
     }
 }

@@ -19,10 +19,10 @@ use super::device::{Device, GpuError, open};
 use super::fit::Fit;
 use super::pipelines::Pipelines;
 use super::raster::Way;
-use crate::bake::atlas::Atlas;
-use crate::bake::backend::{Backend, Ties};
-use crate::bake::rows::{Entry, Rows};
-use crate::bake::scene::Scene;
+use crate::bake::model::atlas::Atlas;
+use crate::bake::model::rows::{Entry, Rows};
+use crate::bake::model::scene::Scene;
+use crate::bake::solve::backend::{Backend, Ties};
 
 /// An adapter for a test; none only where the environment says so.
 #[expect(

@@ -21,9 +21,9 @@ use super::memory::{Budget, Buffer, Held, Maker, OnDevice, STORAGE, UNIFORM, wri
 pub(super) use super::raster::Shape;
 use super::raster::{Drawing, Raster, WORD, Way};
 use super::stage::{Compiled, bind};
-use crate::bake::backend::BLOCK;
-use crate::bake::scene::Scene;
-use crate::bake::window::Window;
+use crate::bake::model::scene::Scene;
+use crate::bake::plan::window::Window;
+use crate::bake::solve::backend::BLOCK;
 pub(super) use cut::{Drawn, Part, parts};
 pub(super) use together::{Room, Taken, map_words};
 

@@ -7,8 +7,8 @@
 
 use rayon::prelude::*;
 
-use crate::bake::backend::BLOCK;
-use crate::bake::window::{COARSE, Window, across};
+use crate::bake::plan::window::{COARSE, Window, across};
+use crate::bake::solve::backend::BLOCK;
 
 /// Windows that have a bit of their own; beyond this number, some share one.
 const BITS: usize = 32;

@@ -9,8 +9,8 @@ use proto::table::{Mesh, Provenance, Texture};
 use serde_json::Value;
 
 use super::container::chunks;
-use crate::render::Textures;
-use crate::survey;
+use crate::image::render::Textures;
+use crate::image::survey;
 
 /// The attribute's name.
 pub const NAME: &str = "_PROVENANCE";

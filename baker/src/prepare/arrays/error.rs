@@ -3,8 +3,8 @@
 use proto::message::Code;
 
 use super::header::shown;
-use crate::folder::FolderError;
 use crate::prepare::transforms::NoRotation;
+use crate::worker::folder::FolderError;
 
 /// Why a safetensors file is refused.
 #[derive(Debug, thiserror::Error)]

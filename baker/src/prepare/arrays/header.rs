@@ -16,7 +16,7 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::Value;
 
 use super::{ArraysError, Problem};
-use crate::folder::{FolderError, Opened};
+use crate::worker::folder::{FolderError, Opened};
 
 /// Key of the metadata among the tensors.
 const NOTES: &str = "__metadata__";

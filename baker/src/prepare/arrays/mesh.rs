@@ -6,10 +6,10 @@ use safetensors::Dtype;
 
 use super::header::{Arrays, Axis, Tensor};
 use super::{ArraysError, Problem};
-use crate::folder::{FolderError, Opened};
-use crate::pace;
 use crate::prepare::load::{NoUvs, RawMesh};
-use crate::progress::{Progress, each};
+use crate::worker::folder::{FolderError, Opened};
+use crate::worker::pace;
+use crate::worker::progress::{Progress, each};
 
 /// Reads the mesh, with texture coordinates where wanted.
 pub(in crate::prepare) fn read(

@@ -8,8 +8,8 @@ use safetensors::Dtype;
 
 use super::header::{Arrays, Tensor};
 use super::{ArraysError, Problem};
-use crate::folder::FolderError;
 use crate::prepare::picture::Picture;
+use crate::worker::folder::FolderError;
 
 /// Floats farther outside 0-1 than this raise a warning; a renderer's overshoot stays within.
 const OVERSHOOT: f32 = 1.0;

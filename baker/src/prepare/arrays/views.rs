@@ -6,9 +6,9 @@ use safetensors::Dtype;
 
 use super::header::{Arrays, Axis, PIECE, Tensor};
 use super::{ArraysError, Problem, cameras, pictures};
-use crate::folder::Opened;
 use crate::prepare::picture::Picture;
 use crate::prepare::transforms::NormalSpace;
+use crate::worker::folder::Opened;
 
 /// All tensor names with a meaning.
 const KNOWN: [&str; 12] = [

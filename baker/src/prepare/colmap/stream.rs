@@ -1,8 +1,8 @@
 //! Reads an opened file sequentially, a piece at a time. Skipped bytes are not read.
 
 use super::wrong::{Read, Wrong};
-use crate::folder::Opened;
-use crate::progress::unit;
+use crate::worker::folder::Opened;
+use crate::worker::progress::unit;
 
 const PIECE: usize = 256 << 10;
 

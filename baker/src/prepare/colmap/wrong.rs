@@ -3,7 +3,7 @@
 use proto::limits::MAX_VIEWS;
 use proto::message::{Code, Failure};
 
-use crate::folder::FolderError;
+use crate::worker::folder::FolderError;
 
 /// Upper bound of cameras: one for each image that COLMAP tried, registered or not.
 pub(super) const MAX_CAMERAS: usize = 16 * MAX_VIEWS;

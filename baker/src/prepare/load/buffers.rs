@@ -11,7 +11,7 @@ use proto::limits::MAX_MESH_FILE_BYTES;
 use proto::message::Code;
 
 use super::compressed::{self, CompressedError};
-use crate::folder::{Folder, FolderError};
+use crate::worker::folder::{Folder, FolderError};
 
 /// Why bytes of a glTF document are not available.
 #[derive(Debug, thiserror::Error)]

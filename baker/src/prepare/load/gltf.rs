@@ -27,9 +27,9 @@ use super::buffers::Buffers;
 use super::glb;
 use super::raw::{NoUvs, RawMesh};
 use super::scene::{self, Instance};
-use crate::folder::Folder;
-use crate::pace;
-use crate::progress::{Progress, each};
+use crate::worker::folder::Folder;
+use crate::worker::pace;
+use crate::worker::progress::{Progress, each};
 
 /// Supported extensions that change how positions are stored.
 const GEOMETRY_EXTENSIONS: [&str; 3] = [

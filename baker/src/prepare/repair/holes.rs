@@ -15,7 +15,7 @@ use super::topology::{Border, Step, Topology, ends};
 use super::unseen::{fan_area, length};
 use crate::prepare::clean::{CleanMesh, MIN_HEIGHT};
 use crate::prepare::normals::{cross, sub, unit};
-use crate::progress::{self, Progress};
+use crate::worker::progress::{self, Progress};
 
 /// A part whose area is smaller than this times its border's own area is a sheet with that border as its rim. Half a
 /// sphere has 2.

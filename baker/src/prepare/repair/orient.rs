@@ -14,7 +14,7 @@ use super::topology::{Topology, ends};
 use super::unseen::length;
 use crate::prepare::clean::CleanMesh;
 use crate::prepare::normals::{cross, sub};
-use crate::progress::Progress;
+use crate::worker::progress::Progress;
 
 /// Pairs of views that decide; the sides differ by much or not at all.
 const PAIRS: usize = 48;

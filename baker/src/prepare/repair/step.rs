@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use proto::message::StepFate;
 
-use crate::pace;
 use crate::prepare::clean::CleanMesh;
-use crate::progress::each;
+use crate::worker::pace;
+use crate::worker::progress::each;
 
 /// The result of a step.
 pub(super) struct Outcome {

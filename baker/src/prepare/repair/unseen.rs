@@ -28,7 +28,7 @@ use super::step::{Outcome, Ruler, pass};
 use super::topology::{Topology, ends};
 use crate::prepare::clean::CleanMesh;
 use crate::prepare::normals::{cross, sub};
-use crate::progress::{Progress, unit};
+use crate::worker::progress::{Progress, unit};
 
 /// Pairs of views, as many as TRELLIS has. Tests need fewer.
 const PAIRS: usize = if cfg!(test) { 100 } else { 500 };

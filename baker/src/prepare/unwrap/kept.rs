@@ -15,7 +15,7 @@ use super::Unwrapped;
 use crate::prepare::clean::CleanMesh;
 use crate::prepare::load::NoUvs;
 use crate::prepare::normals::point_normals;
-use crate::progress::Progress;
+use crate::worker::progress::Progress;
 
 /// An excess beyond [0, 1] up to this is rounding, and is clamped.
 const ROUNDING: f32 = 1e-4;
@@ -238,7 +238,7 @@ mod tests {
     use proto::message::Phase;
 
     use super::*;
-    use crate::progress::Silent;
+    use crate::worker::progress::Silent;
 
     #[derive(Default)]
     struct Heard(Mutex<Vec<String>>);

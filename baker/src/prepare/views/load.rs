@@ -7,10 +7,10 @@ use proto::table::{Camera, Layer};
 
 use super::names;
 use super::straighten::{self, Numbers};
-use crate::folder::{Folder, FolderError};
 use crate::prepare::colmap::is_model;
 use crate::prepare::picture::{self, Header, Picture, PictureError};
 use crate::prepare::transforms::Frame;
+use crate::worker::folder::{Folder, FolderError};
 
 struct File {
     name: String,

@@ -10,14 +10,14 @@ use super::crop::Outline;
 use super::layers;
 use super::load::{Decoded, FrameFiles};
 use super::show::Loaded;
-use crate::folder::{Folder, FolderError};
 use crate::prepare::arrays::{self, ArrayViews};
 use crate::prepare::colmap;
 use crate::prepare::load::ArraysError;
 use crate::prepare::repair::Eye;
 use crate::prepare::texels::Lookout;
 use crate::prepare::transforms::{self, Frame};
-use crate::progress::Progress;
+use crate::worker::folder::{Folder, FolderError};
+use crate::worker::progress::Progress;
 
 /// Longest edge, in pixels, of the small cameras used for what views see ([`Set::eyes`]) and for how large it appears
 /// ([`Set::lookouts`]).

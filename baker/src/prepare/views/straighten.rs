@@ -7,9 +7,9 @@
 use proto::limits::{MAX_VIEW_EDGE, MAX_VIEW_PIXELS};
 use rayon::prelude::*;
 
+use crate::image::render::srgb::{decode, encode};
 use crate::prepare::picture::Picture;
 use crate::prepare::transforms::Distortion;
-use crate::render::srgb::{decode, encode};
 
 /// Largest extent of the result beyond the original on each side, as a share of its size. Parts that a lens draws in
 /// from farther outside are dropped.

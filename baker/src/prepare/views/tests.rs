@@ -14,8 +14,8 @@ use proto::pages::Pages;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::folder::Local;
 use crate::prepare::picture::Picture;
+use crate::worker::folder::Local;
 
 /// Grants what is asked for until the other end closes. Returns the views and the warnings.
 fn supervise(channel: &Channel) -> (Vec<View>, Vec<String>) {

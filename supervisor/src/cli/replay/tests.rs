@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 
 use super::super::{Command, parse};
 use super::*;
-use crate::ladder::Rung;
-use crate::verdict::{Ending, Exit, LastWords, fault};
+use crate::host::ladder::Rung;
+use crate::process::verdict::{Ending, Exit, LastWords, fault};
 
 /// A folder with inputs of every kind.
 fn inputs() -> tempfile::TempDir {

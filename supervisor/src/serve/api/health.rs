@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::document as doc;
-use crate::procfs::Holdings;
+use crate::process::procfs::Holdings;
 use crate::serve::problem::Problem;
 use crate::serve::service::Service;
 

@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io::Write;
 use std::os::fd::OwnedFd;
 
-use baker::folder::{Files, FolderError};
 use baker::prepare::alone;
+use baker::worker::folder::{Files, FolderError};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use proto::message::{Refusal, Root};
 

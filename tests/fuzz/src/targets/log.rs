@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use proto::message::Role;
-use supervisor::logs::{Owner, Source, Tail, pump};
+use supervisor::process::logs::{Owner, Source, Tail, pump};
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::sync::oneshot;
 

@@ -1,11 +1,11 @@
 //! A mesh file of each kind: refused with an error, or triangles that fulfil [`mod@load`]'s guarantees and pass
 //! cleaning.
 
-use baker::folder::Folder;
 use baker::prepare::clean::{self, CleanMesh};
 use baker::prepare::load::{self, RawMesh};
 use baker::prepare::unwrap::kept;
-use baker::progress::Silent;
+use baker::worker::folder::Folder;
+use baker::worker::progress::Silent;
 use proto::limits::MAX_COORDINATE;
 use proto::message::{Failure, Root};
 use proto::pages::Pages;

@@ -11,7 +11,7 @@ use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 use proto::message::{Refusal, Root};
 use supervisor::input::{self, Input};
-use supervisor::opener::{Opened, Opener};
+use supervisor::process::opener::{Opened, Opener};
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use proto::message::{Code, Role};
 use proto::recorder::{LABEL_BYTES, Note, Slot, State, read_note, read_state};
-use supervisor::verdict::{Ending, Exit, Kill, LastWords, fault};
-use supervisor::watch::{STALL_FACTOR, STALL_FLOOR, TICK, Watch, stall_cap};
+use supervisor::process::verdict::{Ending, Exit, Kill, LastWords, fault};
+use supervisor::process::watch::{STALL_FACTOR, STALL_FLOOR, TICK, Watch, stall_cap};
 use supervisor::words::printable_lines;
 
 use super::harmless;

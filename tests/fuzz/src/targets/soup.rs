@@ -4,10 +4,9 @@
 use std::time::Duration;
 
 use arbitrary::Unstructured;
-use baker::prepare::clean;
 use baker::prepare::load::RawMesh;
-use baker::prepare::{simplify, unwrap};
-use baker::progress::Silent;
+use baker::prepare::{clean, simplify, unwrap};
+use baker::worker::progress::Silent;
 use proto::job::Simplify;
 use proto::pages::Pages;
 

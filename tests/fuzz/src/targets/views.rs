@@ -3,8 +3,8 @@
 
 use std::os::fd::OwnedFd;
 
-use baker::folder::{Files, FolderError};
 use baker::prepare::alone;
+use baker::worker::folder::{Files, FolderError};
 use proto::message::{Failure, Root};
 use proto::table::LayeredView;
 

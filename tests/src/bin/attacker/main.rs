@@ -24,7 +24,7 @@ use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 
 use baker::bake::gpu::device::{self, Device as Gpu};
-use baker::sandbox::{self, Options};
+use baker::worker::sandbox::{self, Options};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, pipe};
 use proto::job::{Device, WarmJob};

@@ -1,7 +1,6 @@
 //! Average, residuals, reweighting and solution, as sequences of passes over rows and texels.
 
 use super::{Fit, RowState, SUMS, ViewSums};
-use crate::bake::backend::{BINS, Belief, Strength, ViewResiduals};
 use crate::bake::gpu::batch::Batch;
 use crate::bake::gpu::device::GpuError;
 use crate::bake::gpu::layout::texel_groups;
@@ -9,6 +8,7 @@ use crate::bake::gpu::memory::{read_as, write};
 use crate::bake::gpu::planes::clear;
 use crate::bake::gpu::row_store::{Visit, Which};
 use crate::bake::gpu::stage::Compiled;
+use crate::bake::solve::backend::{BINS, Belief, Strength, ViewResiduals};
 
 impl Fit {
     fn texels(

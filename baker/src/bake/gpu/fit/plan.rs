@@ -5,8 +5,6 @@ use std::sync::Arc;
 
 use proto::job::{BakeJob, Memory};
 
-use crate::bake::atlas::Atlas;
-use crate::bake::backend::RowMemory;
 use crate::bake::gpu::device::{Device, GpuError};
 use crate::bake::gpu::driver::{self, DriverMemory};
 use crate::bake::gpu::layout;
@@ -14,7 +12,9 @@ use crate::bake::gpu::memory::Budget;
 use crate::bake::gpu::planes::Planes;
 use crate::bake::gpu::row_store::{self, pool_words};
 use crate::bake::gpu::tiles::Bounds;
-use crate::bake::scene::Scene;
+use crate::bake::model::atlas::Atlas;
+use crate::bake::model::scene::Scene;
+use crate::bake::solve::backend::RowMemory;
 
 /// How a job uses the device.
 #[derive(Clone, Copy, Debug)]

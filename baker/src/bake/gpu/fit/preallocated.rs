@@ -7,15 +7,15 @@
 use std::sync::Arc;
 
 use super::plan::{Options, bounds, words};
-use crate::bake::backend::PerRow;
 use crate::bake::gpu::device::{Device, GpuError};
 use crate::bake::gpu::driver::{self, DriverMemory};
 use crate::bake::gpu::layout::Pool;
 use crate::bake::gpu::memory::{Budget, Buffer, OnDevice};
 use crate::bake::gpu::planes::Planes;
 use crate::bake::gpu::row_store::{BUFFERS, pool_buffers};
-use crate::bake::scene::Scene;
-use crate::bake::window::Window;
+use crate::bake::model::scene::Scene;
+use crate::bake::plan::window::Window;
+use crate::bake::solve::backend::PerRow;
 
 /// Share of a texture that charts cover.
 const COVERED: f64 = 0.5;

@@ -3,7 +3,6 @@
 use proto::table::View;
 
 use super::Fit;
-use crate::bake::backend::BLOCK;
 use crate::bake::gpu::batch::Batch;
 use crate::bake::gpu::device::GpuError;
 use crate::bake::gpu::layout::{
@@ -12,7 +11,8 @@ use crate::bake::gpu::layout::{
 use crate::bake::gpu::memory::{Buffer, Maker, STORAGE, read_as, write};
 use crate::bake::gpu::row_store::COUNTERS;
 use crate::bake::gpu::tiles::{Drawn, Shape};
-use crate::bake::rows::{Entry, Rows};
+use crate::bake::model::rows::{Entry, Rows};
+use crate::bake::solve::backend::BLOCK;
 
 /// What a tile became in a pool. Boxes are at the beginning of the buffers, other rows at the end.
 struct DrawnRows {

@@ -6,18 +6,18 @@ use std::thread;
 use proto::table::View;
 
 use super::{Fit, RowState};
-use crate::bake::ahead::ahead;
 use crate::bake::gpu::device::{Device, GpuError};
 use crate::bake::gpu::layout::MOST_BLOCKS;
 use crate::bake::gpu::memory::{OnDevice, read_as, write};
 use crate::bake::gpu::row_store::{Filling, PoolMaker};
 use crate::bake::gpu::tiles::{self, Drawn, PlacedPart, TileWork, Tiles, ViewPlace};
 use crate::bake::gpu::visible::VisibleBlocks;
-use crate::bake::pixel_mask::PixelMask;
-use crate::bake::scene::Scene;
-use crate::bake::window::Window;
-use crate::pace;
-use crate::progress::{each, expect, unit};
+use crate::bake::intake::ahead::ahead;
+use crate::bake::intake::pixel_mask::PixelMask;
+use crate::bake::model::scene::Scene;
+use crate::bake::plan::window::Window;
+use crate::worker::pace;
+use crate::worker::progress::{each, expect, unit};
 
 /// A view, and its place among those of the store.
 type PlacedView<'a> = (&'a View, ViewPlace);

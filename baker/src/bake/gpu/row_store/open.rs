@@ -16,8 +16,8 @@ use crate::bake::gpu::device::GpuError;
 use crate::bake::gpu::layout::Pool;
 use crate::bake::gpu::memory::{OnDevice, Question, write};
 use crate::bake::gpu::tiles::{TileWork, Tiles};
-use crate::progress::unit;
-use crate::step_times::timed;
+use crate::worker::progress::unit;
+use crate::worker::step_times::timed;
 
 /// Fills pools with tiles. Pools are resident as long as the budget keeps `reserve` bytes free, and room for one pool
 /// to stream the others in.

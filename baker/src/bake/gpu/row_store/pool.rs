@@ -2,12 +2,12 @@
 
 use proto::table::View;
 
-use crate::bake::backend::BLOCK;
 use crate::bake::gpu::device::{Device, GpuError};
 use crate::bake::gpu::layout::{Patch, Pool, Row, Visited};
 use crate::bake::gpu::memory::{Buffer, Held, Maker, OnDevice, STORAGE, UNIFORM, write};
 use crate::bake::gpu::shaders::{ROWS, bind_layout};
 use crate::bake::gpu::tiles::Tiles;
+use crate::bake::solve::backend::BLOCK;
 
 /// For each value of a byte, its value in the space of the fit and its squared slope.
 pub(crate) type ToneTable = [[f32; 2]; 256];

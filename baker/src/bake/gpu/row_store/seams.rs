@@ -10,7 +10,7 @@ use super::bound::{Binding, Bound};
 use crate::bake::gpu::device::GpuError;
 use crate::bake::gpu::layout::{self, LISTED_MOST, PATCH_TEXELS, Pool, SEAM, Visited};
 use crate::bake::gpu::memory::{Buffer, Held, Maker, OnDevice, STORAGE, write};
-use crate::bake::rows::Rows;
+use crate::bake::model::rows::Rows;
 
 /// Largest number of rows of a pool of seams.
 const ROWS: usize = 1 << 18;

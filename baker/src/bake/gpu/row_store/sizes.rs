@@ -1,7 +1,7 @@
 //! Bytes for rows → the size of a pool in words, and the memory that pools of this size leave for rows.
 
-use crate::bake::backend::RowMemory;
 use crate::bake::gpu::layout::Pool;
+use crate::bake::solve::backend::RowMemory;
 
 /// Possible words of a pool: the largest that binding and budget allow is taken. The first fills a binding of 128 MiB,
 /// and a dispatch over it fills any GPU.

@@ -18,7 +18,7 @@ use crate::bake::gpu::layout::{Judged, Pool, Visited};
 use crate::bake::gpu::memory::{Buffer, OnDevice, Question, write};
 use crate::bake::gpu::stage::Compiled;
 use crate::bake::gpu::tiles::{TileWork, Tiles, ViewPlace};
-use crate::bake::rows::Rows;
+use crate::bake::model::rows::Rows;
 
 /// A complete pool.
 #[derive(Debug)]

@@ -5,13 +5,13 @@ use super::seams::{PackedSeams, pack, parts};
 use super::sizes::sizes;
 use super::store::FilledPool;
 use super::*;
-use crate::bake::backend::BLOCK;
 use crate::bake::gpu::layout::{
     LISTED_MOST, PATCH_TEXELS, Patch, Pool, Row, SEAM, box_of, entry_parts,
 };
 use crate::bake::gpu::memory::{OnDevice, read_as};
 use crate::bake::gpu::tiles::sure_blocks;
-use crate::bake::rows::{Entry, Rows};
+use crate::bake::model::rows::{Entry, Rows};
+use crate::bake::solve::backend::BLOCK;
 
 /// The contents of a pool.
 #[derive(Debug)]

@@ -3,11 +3,10 @@
 use proto::job::{Blend, Memory};
 use proto::table::maps::residual_code;
 
-use super::reference;
 use super::solve::{SIZE, STRENGTH, double, job, random_texels, ties, views};
-use super::{Setup, add, ball, device, fit, options, small};
-use crate::bake::backend::{Backend, Belief, Ties};
-use crate::bake::native::Native;
+use super::{Setup, add, ball, device, fit, options, reference, small};
+use crate::bake::solve::backend::{Backend, Belief, Ties};
+use crate::bake::solve::native::Native;
 
 fn mapped() -> Setup {
     Setup {

@@ -5,14 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use proto::table::View;
 
 use super::{Random, Setup, ball, fit, gpu, options, small, soup, view};
-use crate::bake::backend::Backend;
-use crate::bake::footprint::footprints;
 use crate::bake::gpu::Gpu;
 use crate::bake::gpu::raster::Way;
 use crate::bake::gpu::tiles::{Drawn, parts};
-use crate::bake::rows::Rows;
-use crate::bake::scene::Scene;
-use crate::bake::window::Window;
+use crate::bake::model::footprint::footprints;
+use crate::bake::model::rows::Rows;
+use crate::bake::model::scene::Scene;
+use crate::bake::plan::window::Window;
+use crate::bake::solve::backend::Backend;
 
 /// Footprints by pixel.
 type ByPixel = BTreeMap<u32, BTreeMap<u32, f32>>;
@@ -240,7 +240,7 @@ fn half_a_pixel_of_camera_shift_is_noticed() {
 
 #[test]
 fn a_view_is_told_of_tile_by_tile_and_announced_by_its_size() {
-    use crate::progress::heard::{Heard, during};
+    use crate::worker::progress::heard::{Heard, during};
 
     let scene = ball(8, 64);
     // Pools of some 17 Ki entries, and small tiles.

@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use proto::job::Blend;
 
 use super::solve::{SIZE, WIDTHS};
-use crate::bake::backend::{BLOCK, Belief, CONSENSUS_POWER, Strength, Ties};
-use crate::bake::colour::{observed, slope_squared, to_display};
-use crate::bake::links::{LINK_DOWN, LINK_RIGHT};
-use crate::bake::rows::Rows;
+use crate::bake::model::colour::{observed, slope_squared, to_display};
+use crate::bake::model::links::{LINK_DOWN, LINK_RIGHT};
+use crate::bake::model::rows::Rows;
+use crate::bake::solve::backend::{BLOCK, Belief, CONSENSUS_POWER, Strength, Ties};
 
 pub(super) struct System<'a> {
     views: &'a [Rows],

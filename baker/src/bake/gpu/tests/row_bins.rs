@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use super::solve::{SIZE, job, random_texels};
 use super::{ball, fit, options};
-use crate::bake::backend::Backend;
 use crate::bake::gpu::layout::{ROW_BIN, ROW_BIN_MOST, box_of, row_bin_of};
 use crate::bake::gpu::memory::OnDevice;
+use crate::bake::solve::backend::Backend;
 
 #[test]
 fn each_row_with_a_box_is_in_the_row_bin_that_it_begins_in() {

@@ -8,17 +8,17 @@ use super::{
     Random, Setup, add, ball, begin, begun, device, fit, gpu, links, options, push, small, soup,
     view,
 };
-use crate::bake::backend::{
+use crate::bake::gpu::Gpu;
+use crate::bake::model::colour::to_display;
+use crate::bake::model::footprint::footprints;
+use crate::bake::model::rows::{Entry, Rows};
+use crate::bake::model::scene::Scene;
+use crate::bake::plan::window::Window;
+use crate::bake::solve::backend::{
     BINS, Backend, BackendError, Belief, Strength, Ties, ViewResiduals, bin_of,
 };
-use crate::bake::colour::to_display;
-use crate::bake::footprint::footprints;
-use crate::bake::gpu::Gpu;
-use crate::bake::native::Native;
-use crate::bake::rows::{Entry, Rows};
-use crate::bake::scene::Scene;
-use crate::bake::window::Window;
-use crate::progress::heard::{self, Heard};
+use crate::bake::solve::native::Native;
+use crate::worker::progress::heard::{self, Heard};
 
 pub(super) const SIZE: u32 = 260;
 pub(super) const WIDTHS: [u32; 3] = [37, 45, 53];

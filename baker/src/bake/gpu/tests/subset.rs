@@ -8,12 +8,12 @@ use super::solve::{
     SIZE, STRENGTH, double, job, largest_difference, random_texels, scarce, ties, views,
 };
 use super::{add, ball, begun, device, fit, no_rows, options, push, small};
-use crate::bake::backend::{Backend, Belief, Ties};
 use crate::bake::gpu::Gpu;
-use crate::bake::links::{LINK_DOWN, LINK_RIGHT};
-use crate::bake::native::Native;
-use crate::bake::rows::{Entry, Rows};
-use crate::bake::window::Window;
+use crate::bake::model::links::{LINK_DOWN, LINK_RIGHT};
+use crate::bake::model::rows::{Entry, Rows};
+use crate::bake::plan::window::Window;
+use crate::bake::solve::backend::{Backend, Belief, Ties};
+use crate::bake::solve::native::Native;
 
 /// The rows of the subset alone, and the links and seam constraints between texels that they see.
 fn narrowed(rows: &[Rows], ties: &Ties) -> (Vec<Rows>, Ties) {

@@ -6,13 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use proto::table::View;
 
 use super::{Setup, ball, fit, no_rows, options, view};
-use crate::bake::backend::{Backend, Ties};
-use crate::bake::footprint::footprints;
 use crate::bake::gpu::Gpu;
 use crate::bake::gpu::tiles::{Drawn, Part, Shape, parts};
-use crate::bake::pixel_mask::PixelMask;
-use crate::bake::scene::Scene;
-use crate::bake::window::Window;
+use crate::bake::intake::pixel_mask::PixelMask;
+use crate::bake::model::footprint::footprints;
+use crate::bake::model::scene::Scene;
+use crate::bake::plan::window::Window;
+use crate::bake::solve::backend::{Backend, Ties};
 
 const SIZE: u32 = 240;
 

@@ -8,9 +8,9 @@ use proto::table::View;
 use super::super::layout::PIXELS;
 use super::super::raster::Shape;
 use super::super::visible::ShownBlocks;
-use crate::bake::backend::BLOCK;
-use crate::bake::footprint::MIN_ALPHA;
-use crate::bake::pixel_mask::ViewMask;
+use crate::bake::intake::pixel_mask::ViewMask;
+use crate::bake::model::footprint::MIN_ALPHA;
+use crate::bake::solve::backend::BLOCK;
 
 /// What is drawn of a view: the blocks that show the window, and in them the pixels that decimation keeps.
 #[derive(Clone, Copy, Debug, Default)]
@@ -133,7 +133,7 @@ pub(crate) fn parts(view: &View, shape: Shape, drawn: Drawn<'_>) -> Vec<Part> {
 mod tests {
     use super::*;
     use crate::bake::gpu::tests::view;
-    use crate::bake::pixel_mask::PixelMask;
+    use crate::bake::intake::pixel_mask::PixelMask;
 
     fn shape(blocks: u32, region: u32) -> Shape {
         Shape { blocks, region }

@@ -5,7 +5,7 @@
 
 use super::super::layout::PIXELS;
 use super::super::raster::{Shape, Way};
-use crate::bake::backend::BLOCK;
+use crate::bake::solve::backend::BLOCK;
 
 /// Room of a tile for maps, in maps of full-size regions. Most regions are smaller, so more of them fit.
 const MAPS: u32 = 4;

@@ -11,12 +11,12 @@ use proto::limits::MAX_IMAGE_FILE_BYTES;
 use proto::message::Code;
 
 use super::{GltfError, RawMesh, Reader, read_with};
-use crate::folder::Folder;
-use crate::pace;
+use crate::image::render::{Image, srgb};
 use crate::prepare::load::buffers::{decode_base64, decode_percent};
 use crate::prepare::picture;
-use crate::progress::{Progress, each};
-use crate::render::{Image, srgb};
+use crate::worker::folder::Folder;
+use crate::worker::pace;
+use crate::worker::progress::{Progress, each};
 
 /// Largest number of pictures of a mesh, each decoded whole.
 const MOST: usize = 64;
@@ -205,9 +205,9 @@ fn tint(picture: &mut Picture, factor: [f32; 3]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::folder::Local;
-    use crate::png;
-    use crate::progress::Silent;
+    use crate::image::png;
+    use crate::worker::folder::Local;
+    use crate::worker::progress::Silent;
     use proto::message::Root;
     use serde_json::Value;
 

@@ -15,14 +15,14 @@ use proto::sandbox::Sandbox;
 use proto::table::{Refined, ViewHeader};
 use proto::wire;
 use serde_json::Value;
-use supervisor::child::{Handed, Parcel};
-use supervisor::dispatcher::{Dispatcher, encode_views};
+use supervisor::host::ladder::Rung;
 use supervisor::job::{Kind, Spec};
-use supervisor::ladder::Rung;
-use supervisor::opener::Question;
+use supervisor::process::child::{Handed, Parcel};
+use supervisor::process::dispatcher::{Dispatcher, encode_views};
+use supervisor::process::opener::Question;
+use supervisor::process::table_store::TableStore;
+use supervisor::process::watch::{STALL_FLOOR, Watch, stall_cap};
 use supervisor::report::Report;
-use supervisor::table_store::TableStore;
-use supervisor::watch::{STALL_FLOOR, Watch, stall_cap};
 use supervisor::words::{adapter, printable};
 
 use super::Op;
@@ -212,7 +212,8 @@ impl Children {
                     .for_each(|text| harmless(text));
                 sandbox.missing = printable(&sandbox.missing, MAX_TEXT_BYTES);
                 self.report.confined(role, sandbox);
-                let _any_text_has_a_key = pipelines.map(|offer| supervisor::pipelines::key(&offer));
+                let _any_text_has_a_key =
+                    pipelines.map(|offer| supervisor::host::pipelines::key(&offer));
                 Ok(())
             }
             FromChild::Compiled => {

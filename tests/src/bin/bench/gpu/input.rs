@@ -6,10 +6,10 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use baker::folder::{Files, Folder, FolderError};
+use baker::image::render::{Image, render};
 use baker::prepare::load;
-use baker::progress::Silent;
-use baker::render::{Image, render};
+use baker::worker::folder::{Files, Folder, FolderError};
+use baker::worker::progress::Silent;
 use kiln_tests::ball::cross;
 use kiln_tests::picture::Picture;
 use kiln_tests::shapes::{Shape, quartered};
