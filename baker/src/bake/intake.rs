@@ -50,13 +50,13 @@ use crate::worker::progress::{self, Stages, each};
 use crate::worker::step_times::{self, timed, timed_in_pool};
 
 /// A view, and what was done with it already.
-pub(super) struct Came {
+pub(crate) struct Came {
     pub(super) view: View,
     pub(super) done: Done,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Done {
+pub(crate) enum Done {
     /// Camera and exposure are refined.
     Refined,
     /// Likewise, and pixels that show another surface than the simplified mesh are masked.
@@ -68,7 +68,7 @@ pub(super) enum Done {
 }
 
 /// The views of a bake on their way to the fit.
-pub(super) struct Intake<'a> {
+pub(crate) struct Intake<'a> {
     pub(super) refiner: Refiner<'a>,
     /// The channels of each fitted view.
     pub(super) sets: Vec<LayerSet>,
@@ -78,7 +78,7 @@ pub(super) struct Intake<'a> {
 }
 
 /// Views that the adapter is given one subdomain at a time.
-pub(super) struct Apart {
+pub(crate) struct Apart {
     pub(super) parts: Subdomains,
     views: Vec<View>,
 }
