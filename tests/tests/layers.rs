@@ -16,7 +16,69 @@ const LARGEST_CIRCLE: usize = 3;
 
 /// The layers of each crate, lowest first. A module belongs to the layer of its longest prefix here, and takes names from
 /// its own layer and from those below it.
-const LAYERS: [(&str, &[&[&str]]); 3] = [("baker/src", &[&[""]]), ("supervisor/src", &[&[""]]), ("proto/src", &[&[""]])];
+const LAYERS: [(&str, &[&[&str]]); 5] = [
+    ("proto/src", &[&[""]]),
+    ("baker/raster/src", &[&[""]]),
+    ("baker/atlas/src", &[&[""]]),
+    (
+        "baker/src",
+        &[
+            &["worker"],
+            &["image"],
+            &["bake::model", "bake::plan::quality", "bake::plan::window"],
+            &["bake", "bake::model::row_cache"],
+            &["prepare"],
+            &["encode"],
+            &["compare"],
+            &["run", "doctor", ""],
+        ],
+    ),
+    (
+        "supervisor/src",
+        &[
+            &[
+                "words",
+                "home",
+                "error",
+                "failpoint",
+                "panics",
+                "store::digest",
+                "store::hex",
+                "process::verdict::class",
+                "process::workers",
+                "process::reserve",
+                "process::procfs",
+                "process::logs",
+            ],
+            &[
+                "process::verdict",
+                "process::watch",
+                "host::ladder",
+                "host::fleet",
+                "host::gate",
+                "job::life",
+            ],
+            &[
+                "input",
+                "output",
+                "options",
+                "event",
+                "report",
+                "print",
+                "signals",
+                "job::spec",
+            ],
+            &["process"],
+            &["host", "job::running", "job::spare", "job::lend"],
+            &["job"],
+            &["store"],
+            &["serve"],
+            &["remote"],
+            &["screen", "doctor"],
+            &["cli", "run", ""],
+        ],
+    ),
+];
 
 type Module = Vec<String>;
 
