@@ -62,7 +62,7 @@ fn bad_flags_are_told_in_one_line_with_64() {
         ("--timeout inf", "above 0"),
         ("--timeout 1e9", "31536000 (a year) at most"),
         ("--holdout 9999999", "below"),
-        ("--device=", "empty"),
+        ("--device=", "a part of an adapter's name"),
         ("--qiuet", "--quiet"),
         ("-q -v", "cannot be used with"),
         ("--report out/out.glb", "named twice"),

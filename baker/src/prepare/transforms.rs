@@ -96,6 +96,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Transforms, TransformsError> {
     if let [first, rest @ ..] = frames.as_slice()
         && !rest.is_empty()
         && rest.iter().all(|frame| frame.file == first.file)
+        && rest.iter().any(|frame| frame.pose != first.pose)
     {
         return Err(TransformsError::SamePicture {
             name: first.file.clone(),

@@ -146,7 +146,12 @@ mod tests {
             (
                 "t.json",
                 "C:\\me\\scan\\r.png",
-                &["me/scan/r.png", "scan/r.png", "r.png"],
+                &[
+                    "C:\\me\\scan\\r.png",
+                    "me/scan/r.png",
+                    "scan/r.png",
+                    "r.png",
+                ],
             ),
             (
                 "t.json",
@@ -162,13 +167,8 @@ mod tests {
         ];
         for (transforms, name, expected) in cases {
             let found = candidates(transforms, name);
-            assert_eq!(
-                found[0],
-                expected[0].replace("me/scan/r.png", &found[0]),
-                "{name}"
-            );
             let mut rest = found.iter();
-            for name in &expected[1..] {
+            for name in expected {
                 assert!(
                     rest.any(|found| found == name),
                     "{name} in its order in {found:?}"
