@@ -147,7 +147,7 @@ fn limits_are_obeyed_and_bad_ones_refused() {
         (&["--fill-holes=0"][..], "must be above 0"),
         (&["--fill-holes=big"], "must be above 0"),
         (&["--weld=0.5"], "must be above 0, and 0.01 at most"),
-        (&["--hole-edges", "2"], "3..=512"),
+        (&["--hole-edges", "2"], "must be from 3 to 512"),
         (&["--fill-holes", "--keep-uvs"], "cannot be used with"),
         (&["--up", "x"], "invalid value 'x'"),
     ] {
