@@ -37,7 +37,7 @@ const PICTURES: &str = "convert the pictures to PNG, JPEG or WebP";
 const CAMERAS: &str = "convert it to transforms.json (ns-process-data) or export a COLMAP model";
 
 /// Magic bytes at an offset.
-const MAGIC: [(usize, &[u8], &str, Class, &str); 41] = [
+const MAGIC: [(usize, &[u8], &str, Class, &str); 44] = [
     (0, b"glTF", "a mesh (GLB)", Class::Mesh, ""),
     (0, b"ply\n", "a mesh (PLY)", Class::Mesh, ""),
     (0, b"ply\r", "a mesh (PLY)", Class::Mesh, ""),
@@ -99,6 +99,9 @@ const MAGIC: [(usize, &[u8], &str, Class, &str); 41] = [
         PICTURES,
     ),
     (0, b"qoif", "a QOI picture", Class::Picture, PICTURES),
+    (0, b"P3", "a PNM picture", Class::Picture, PICTURES),
+    (0, b"P5", "a PNM picture", Class::Picture, PICTURES),
+    (0, b"P6", "a PNM picture", Class::Picture, PICTURES),
     (0, b"8BPS", "a Photoshop file", Class::Picture, PICTURES),
     (0, b"\xFF\x0A", "a JPEG XL", Class::Picture, PICTURES),
     (0, b"\0\0\0\x0CJXL ", "a JPEG XL", Class::Picture, PICTURES),
