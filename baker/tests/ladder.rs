@@ -18,7 +18,7 @@ use proto::job::{
     BakeJob, Blend, Device, EncodeJob, Memory, PrepareJob, Product, Quality, Refine, Repair,
     Simplify, WarmJob,
 };
-use proto::message::{BakeSummary, EncodeSummary, Failure, FromChild, Table, ToChild};
+use proto::message::{BakeSummary, EncodeSummary, Failure, FromChild, Refusal, Table, ToChild};
 use proto::pages::Pages;
 use proto::table::{Colours, ViewHeader};
 use serde_json::Value;
@@ -74,7 +74,12 @@ fn supervise(channel: &Channel, mesh: Option<&Blob>, views: &[&Blob]) -> Tables 
                 tables.insert(table, blob);
             }
             FromChild::Open { name, .. } => {
-                let file = File::open(data("data/spot").join(name)).expect("the sample");
+                let Ok(file) = File::open(data("data/spot").join(name)) else {
+                    // Masks are looked for beside each picture.
+                    let outcome = Err(Refusal::Missing);
+                    send(channel, &ToChild::Opened { outcome }, &[]);
+                    continue;
+                };
                 let outcome = Ok(file.metadata().expect("its size").len());
                 send(channel, &ToChild::Opened { outcome }, &[file.as_fd()]);
             }

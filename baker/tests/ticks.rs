@@ -22,7 +22,7 @@ use proto::job::{
     BakeJob, Blend, Device, EncodeJob, Form, Memory, PrepareJob, Product, Quality, Refine, Repair,
     Simplify, WarmJob,
 };
-use proto::message::{FromChild, Table, ToChild};
+use proto::message::{FromChild, Refusal, Table, ToChild};
 use proto::pages::Pages;
 use proto::recorder::{RECORDER_BYTES, Recorder, read_state};
 use serde_json::json;
@@ -106,7 +106,12 @@ fn supervise(
                 tables.insert(table, blob);
             }
             FromChild::Open { name, .. } => {
-                let file = File::open(folder.join(name)).expect("a file of the test");
+                let Ok(file) = File::open(folder.join(name)) else {
+                    // Masks are looked for beside each picture.
+                    let outcome = Err(Refusal::Missing);
+                    send(&ToChild::Opened { outcome }, &[]);
+                    continue;
+                };
                 let outcome = Ok(file.metadata().expect("its size").len());
                 send(&ToChild::Opened { outcome }, &[file.as_fd()]);
             }
