@@ -298,7 +298,8 @@ fn a_host_without_a_thread_to_give_costs_nothing() {
         sabotage(&mut command, &cell);
         let outcome = Run::start(command).finish();
         let log = read_log(&stage.log());
-        assert!(nth > 2 || log.iter().any(|call| call.hit), "{log:?}");
+        // One thread at least opens and writes files; whether there are more depends on how fast it is.
+        assert!(nth > 1 || log.iter().any(|call| call.hit), "{log:?}");
         check(&stage, &outcome, Some(&cell), &log).expect("the result");
         assert_eq!(outcome.code, Some(0), "{:#?}", outcome.stdout);
     }
