@@ -22,8 +22,8 @@
 //! | layer | modules |
 //! |---|---|
 //! | crates of their own, which know nothing of Kiln | `kiln_raster`, `kiln_atlas` |
-//! | a process: what every role needs to run | `pace`, `last_words`, [`progress`], `step_times`, `failure`, `memory`, [`folder`], [`session`], [`sandbox`], `failpoints` |
-//! | pictures and geometry: no role, no session | [`render`], [`png`], `sheet`, [`measure`], [`survey`] |
+//! | a process: what every role needs to run | [`worker`]: session, sandbox, progress, last words |
+//! | pictures and geometry: no role, no session | [`image`]: PNG, sheets, reference renderer, errors between pictures |
 //! | roles | [`prepare`], [`bake`], [`encode`], [`compare`] |
 //! | dispatch | `run`, `doctor` |
 //!
@@ -33,8 +33,8 @@
 //! Invariants:
 //!
 //! - A worker never outlives its supervisor or its job.
-//! - It is sandboxed from its first act on ([`sandbox`]), and the supervisor opens every file for it.
-//! - A panic is a bug. Like every crash it leaves a note of where it happened (`last_words`).
+//! - It is sandboxed from its first act on ([`worker::sandbox`]), and the supervisor opens every file for it.
+//! - A panic is a bug. Like every crash it leaves a note of where it happened (`worker::last_words`).
 //! - Unsafe code is denied, except where an attribute gives the reason.
 
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]

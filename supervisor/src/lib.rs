@@ -16,31 +16,31 @@
 //!                     └─► verdict: fault ─► gate, ladder ─► the next start      └─► event, report ─► screen
 //! ```
 //!
-//! The modules lie in layers. A module names only modules of its own layer and of those above it in this table. Four files
-//! belong to a layer above that of their folder: `store/digest.rs` to the tools, `job/spec.rs` to the data, and
-//! `job/running.rs` with `job/spare.rs` to the host.
+//! The modules lie in layers. A module names only modules of its own layer and of those above it in this table, and no
+//! circle of imports has more than three files. `tests/tests/layers.rs` holds it, with the files that belong to another layer
+//! than their folder.
 //!
 //! | layer | module | input → output |
 //! |---|---|---|
 //! | tools | [`words`] | phases, sizes, untrusted text → what people read |
-//! | | [`home`] | the user's folders |
-//! | | [`reserve`], [`workers`] | descriptors kept back for when none are left; calls that may block → other threads |
-//! | | [`procfs`], [`logs`] | a live process → its processor time; lines of workers → the log and the last lines of each |
-//! | judgement, pure | [`verdict`], [`error`] | how a process ended → one code, class and line; what a caller is told |
-//! | | [`watch`] | packets and clock → alive or to be killed; a silent process → starved, stopped or stuck |
-//! | | [`ladder`], [`fleet`], [`gate`] | a failed bake → what its retry changes; which adapter it takes; who may start at all |
-//! | | [`life`] | events → actions; the state machine of a job |
+//! | | [`home`], [`error`] | the user's folders; what a caller is told |
+//! | | [`process::reserve`], [`process::workers`] | descriptors kept back for when none are left; calls that may block → other threads |
+//! | | [`process::procfs`], [`process::logs`] | a live process → its processor time; lines of workers → the log and the last lines of each |
+//! | judgement, pure | [`process::verdict`] | how a process ended → one code, class and line |
+//! | | [`process::watch`] | packets and clock → alive or to be killed; a silent process → starved, stopped or stuck |
+//! | | [`host::ladder`], [`host::fleet`], [`host::gate`] | a failed bake → what its retry changes; which adapter it takes; who may start at all |
+//! | | [`job::life`] | events → actions; the state machine of a job |
 //! | data | [`input`], [`output`] | paths → opened folders, and targets that can be written, before any work |
 //! | | [`options`] | the options of a job, as flags and as JSON; their ranges and their schema |
 //! | | [`report`], [`event`] | what happens → `report.json` and closing lines; what a listener is told |
-//! | | [`print`], [`signals`] | lines → standard output and error; signals → orders |
-//! | | [`table_store`] | what a worker asks for → memory that it may write → sealed tables that others read |
-//! | process | [`child`], [`cgroup`] | parcels → one worker process → events, the last of which tells how it ended; its bounds |
-//! | | [`sandbox`], [`opener`] | the proof that a process is in its sandbox; a file that prepare asks for → opened, or why not |
-//! | | [`dispatcher`] | the tables that are there → what a process must still be sent |
-//! | host | [`pipelines`], [`host`] | what a driver compiled → disk → the next bake; what all jobs of this program share |
-//! | job | [`job`], [`crash`] | one bake, dry run or comparison, carried out; a death → a folder that `kiln replay` runs again |
-//! | | [`many`] | a list of jobs → several at once |
+//! | | [`mod@print`], [`signals`] | lines → standard output and error; signals → orders |
+//! | process | [`process::child`], [`process::cgroup`] | parcels → one worker process → events, the last of which tells how it ended; its bounds |
+//! | | [`process::table_store`] | what a worker asks for → memory that it may write → sealed tables that others read |
+//! | | [`process::sandbox`], [`process::opener`] | the proof that a process is in its sandbox; a file that prepare asks for → opened, or why not |
+//! | | [`process::dispatcher`] | the tables that are there → what a process must still be sent |
+//! | host | [`host::pipelines`], [`host`] | what a driver compiled → disk → the next bake; what all jobs of this program share |
+//! | job | [`job`], [`job::crash`] | one bake, dry run or comparison, carried out; a death → a folder that `kiln replay` runs again |
+//! | | [`job::many`] | a list of jobs → several at once |
 //! | sidecar | [`store`] | accepted jobs, uploads and results → on disk, across `kill -9` |
 //! | | [`serve`] | HTTP over a socket → jobs in the store → run in fair turn |
 //! | client | [`remote`] | a job and its files → another kiln's sidecar → its result |

@@ -157,6 +157,10 @@ async fn serve(options: Options) -> Result<(), Box<JobError>> {
         .await
 }
 
+#[expect(
+    clippy::infinite_loop,
+    reason = "its caller drops it when the sidecar drains"
+)]
 async fn accept(sockets: &Sockets, guard: &Guard, router: &Router, graceful: &GracefulShutdown) {
     let slots = Slots::new();
     loop {

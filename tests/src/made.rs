@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 pub fn model(held: &[u32], shown: &[u32]) -> Vec<u8> {
     let told = format!("of the saboteur, held {held:?}, shown {shown:?}");
     let mut json = json!({ "asset": { "version": "2.0" }, "extras": told }).to_string();
-    while json.len() % 4 != 0 {
+    while !json.len().is_multiple_of(4) {
         json.push(' ');
     }
     let word = |number: usize| u32::try_from(number).expect("small").to_le_bytes();

@@ -25,15 +25,14 @@ fn many_descriptors() {
 
 /// Sends until the peer takes no more or has closed the connection.
 fn push(stream: &mut (impl Write + ?Sized), bytes: &[u8]) {
-    match stream.write_all(bytes) {
-        Err(error) => assert!(
+    if let Err(error) = stream.write_all(bytes) {
+        assert!(
             matches!(
                 error.kind(),
                 ErrorKind::WouldBlock | ErrorKind::BrokenPipe | ErrorKind::ConnectionReset
             ),
             "{error}"
-        ),
-        Ok(()) => {}
+        );
     }
 }
 
@@ -293,7 +292,10 @@ fn a_clients_jobs_are_not_there_for_another_and_the_owner_sees_all() {
         let id = |job: &Value| job["id"].as_str().expect("an id").to_owned();
         jobs.iter().map(id).collect()
     };
-    assert_eq!(listed(by_tcp("GET", "/v1/jobs")), [theirs.clone()]);
+    assert_eq!(
+        listed(by_tcp("GET", "/v1/jobs")),
+        std::slice::from_ref(&theirs)
+    );
     assert_eq!(listed(sidecar.get("/v1/jobs")), [theirs.clone(), own]);
     // All of them are the owner's.
     assert_eq!(sidecar.finished(&theirs)["state"], "succeeded");

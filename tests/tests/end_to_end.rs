@@ -176,11 +176,8 @@ fn a_killed_bake_is_repeated_with_the_same_result() {
     succeed(&bench, "mesh_nouv.glb", &[]);
     let undisturbed = result(&bench);
     fs::remove_file(bench.path("out/out.glb")).expect("removed");
-    let mut run = Run::start(bench.bake_for_real(
-        &sample("mesh_nouv.glb"),
-        &sample("transforms.json"),
-        &DRAFT,
-    ));
+    let mut run =
+        Run::start(bench.bake_for_real(sample("mesh_nouv.glb"), sample("transforms.json"), &DRAFT));
     let pid = run.wait_progress("bake");
     signal_to(pid, Signal::SIGKILL);
     let outcome = run.finish();
@@ -200,8 +197,8 @@ fn a_killed_prepare_and_a_killed_encode_are_repeated() {
     for role in ["prepare", "encode"] {
         let bench = Bench::real();
         let mut run = Run::start(bench.bake_for_real(
-            &sample("mesh_nouv.glb"),
-            &sample("transforms.json"),
+            sample("mesh_nouv.glb"),
+            sample("transforms.json"),
             &DRAFT,
         ));
         let pid = run.wait_progress(role);

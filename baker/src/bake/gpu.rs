@@ -1,4 +1,4 @@
-//! The GPU backend, through wgpu. It does the mathematics of [`super::native`], stage by stage. A stage's shader is the
+//! The GPU backend, through wgpu. It does the mathematics of [`super::solve::native`], stage by stage. A stage's shader is the
 //! `.wgsl` beside its native twin.
 //!
 //! ```text

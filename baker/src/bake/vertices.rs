@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Colours belong to points of the surface, so both sides of a chart border agree. Points that no view sees take the
-//! colours of their neighbours ([`super::fill`]).
+//! colours of their neighbours ([`super::solve::fill`]).
 
 mod samples;
 mod view;

@@ -29,6 +29,10 @@ pub enum Class {
     Other,
 }
 
+/// An STL file, binary or text; an OFF file.
+pub(crate) const STL_MESH: &str = "a mesh (STL)";
+pub(crate) const OFF_MESH: &str = "a mesh (OFF)";
+
 const UNPACK: &str = "unpack it and give the file inside";
 const AGAIN: &str = "the download failed or asked for a login: download the file again";
 const LINK: &str = "the copy wrote links as text (git without core.symlinks, an unpacker): copy again and follow links";
@@ -149,9 +153,9 @@ const WORDS: [(&str, &str, Class, &str); 7] = [
     ("<!doctype html", "a web page (HTML)", Class::Other, AGAIN),
     ("<html", "a web page (HTML)", Class::Other, AGAIN),
     ("# bundle file", "a Bundler file", Class::Cameras, CAMERAS),
-    ("solid ", "a mesh (STL)", Class::Mesh, ""),
-    ("off\n", "a mesh (OFF)", Class::Mesh, ""),
-    ("off\r", "a mesh (OFF)", Class::Mesh, ""),
+    ("solid ", STL_MESH, Class::Mesh, ""),
+    ("off\n", OFF_MESH, Class::Mesh, ""),
+    ("off\r", OFF_MESH, Class::Mesh, ""),
 ];
 
 /// Programs whose XML begins so after its declaration, by a word near its start.
@@ -188,7 +192,7 @@ pub fn recognise(bytes: &[u8]) -> Option<Foreign> {
         return Some(Foreign { what, class, hint });
     }
     if is_binary_stl(bytes) {
-        let (what, class, hint) = ("a mesh (STL)", Class::Mesh, "");
+        let (what, class, hint) = (STL_MESH, Class::Mesh, "");
         return Some(Foreign { what, class, hint });
     }
     text(bytes)

@@ -56,10 +56,10 @@ pub enum LoadError {
     #[error("is neither glTF, nor PLY, OBJ, STL, OFF or safetensors")]
     UnknownKind,
     /// A file of another kind.
-    #[error("{0}, not a mesh that is read")]
+    #[error("{0}, which is not read as a mesh")]
     Foreign(Foreign),
     /// A list of views.
-    #[error("lists views: it is no mesh")]
+    #[error("lists views, and is not a mesh")]
     Views,
     /// Not glTF, where textures are wanted.
     #[error("is no glTF: only of GLB and glTF files are textures read")]
@@ -323,8 +323,8 @@ fn kind(bytes: &[u8], name: &str) -> Result<Kind, LoadError> {
         }
     } else if let Some(foreign) = foreign::recognise(bytes) {
         match foreign.what {
-            "a mesh (STL)" => Ok(Kind::Stl),
-            "a mesh (OFF)" => Ok(Kind::Off),
+            foreign::STL_MESH => Ok(Kind::Stl),
+            foreign::OFF_MESH => Ok(Kind::Off),
             _ => Err(LoadError::Foreign(foreign)),
         }
     } else {

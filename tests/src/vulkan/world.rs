@@ -161,7 +161,7 @@ impl World {
         if cell.is_some_and(|cell| cell.fault.action == vkfault::Action::Hang) {
             options.extend(["--stall-timeout", STALL]);
         }
-        let mut command = bench.bake_for_real(&at("mesh.obj"), &at("transforms.json"), &options);
+        let mut command = bench.bake_for_real(at("mesh.obj"), at("transforms.json"), &options);
         environment(&mut command, &at("layer"), &at("cache"));
         // Each bake has its own pipeline cache, so that all make the same calls.
         let kept = bench.path("state/pipelines");

@@ -6,7 +6,7 @@ use proto::table::maps::{CODE_GUTTER, Maps, coverage_code, residual_code};
 use rayon::prelude::*;
 
 /// Codes for texels of this provenance. `observed` is the weight with which pixels observe each, in pixels, and
-/// `deviations` the result of [`super::backend::Backend::deviations`].
+/// `deviations` the result of [`crate::bake::solve::backend::Backend::deviations`].
 pub(crate) fn encode(provenance: &[u8], observed: &[f32], deviations: &[f32]) -> Maps {
     let charted = |kind: u8| kind != Provenance::Gutter as u8;
     let coverage = ticking(provenance.par_iter())

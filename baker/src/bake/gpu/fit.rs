@@ -42,7 +42,7 @@ pub(super) use plan::{bounds, options, others, passes_fit, reserve, room, row_me
 pub use preallocated::Expected;
 pub(super) use preallocated::Preallocated;
 
-/// Words of [`super::super::backend::ViewResiduals`] on the device.
+/// Words of [`crate::bake::solve::backend::ViewResiduals`] on the device.
 pub(super) const SUMS: usize = BINS + 4;
 
 /// Label of the texels of the last reweighting.

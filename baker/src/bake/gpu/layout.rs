@@ -71,7 +71,7 @@ const _: () = assert!(
 const ROW_BIN_REACH: u32 = ROW_BIN + BOX - 1;
 /// Rows of a bin that one workgroup takes. residual.wgsl sums as many residuals by halves of words.
 pub(super) const ROW_BIN_MOST: u32 = 1024;
-/// Number of ranks of boxes by size (row_bins.wgsl).
+/// Number of ranks of boxes by size (`row_bins.wgsl`).
 pub(super) const RANKS: u32 = 4;
 /// Fixed-point steps of a weight in a box.
 const WEIGHT_STEPS: f32 = 65535.0;
@@ -223,7 +223,7 @@ shared! {
         unused_2: u32,
     }
 
-    /// Parameters of sorting rows into bins (row_bins.wgsl).
+    /// Parameters of sorting rows into bins (`row_bins.wgsl`).
     struct Ordering {
         /// Rows of the pool that have a box.
         rows: u32,

@@ -4,13 +4,13 @@
 //! A pixel is the mean of s×s bilinear taps, each on the surface that it hits. Taps that share texels are merged, so a
 //! row holds each texel once and its weights sum to 1. Entries of negligible weight are dropped
 //! ([`LEAST_ENTRY`](super::footprint::LEAST_ENTRY)). A pixel has a row only if every tap hits the mesh and its alpha is
-//! at least [`MIN_ALPHA`](super::footprint::MIN_ALPHA). [`alpha_weight`](super::backend::alpha_weight) weighs the row.
+//! at least [`MIN_ALPHA`](super::footprint::MIN_ALPHA). [`alpha_weight`](crate::bake::solve::backend::alpha_weight) weighs the row.
 
 /// One texel of a footprint.
 #[derive(Clone, Copy, Debug, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 pub struct Entry {
-    /// `row · size + column`, in a [`Window`](super::window::Window).
+    /// `row · size + column`, in a [`Window`](crate::bake::plan::window::Window).
     pub texel: u32,
     /// Share of the pixel, 0-1.
     pub weight: f32,

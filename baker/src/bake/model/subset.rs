@@ -11,7 +11,7 @@ pub const SQUARES: u32 = 32;
 pub const ONE_IN: u32 = 8;
 
 /// Whether the square of a texel is in the subset, in a texture of `size`² texels: see
-/// [`super::window::Window::in_subset`]. It is every eighth along a row of squares and along a column; the next row's
+/// [`crate::bake::plan::window::Window::in_subset`]. It is every eighth along a row of squares and along a column; the next row's
 /// are shifted by three.
 #[must_use]
 pub fn holds(texel: u32, size: u32) -> bool {

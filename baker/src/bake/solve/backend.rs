@@ -125,7 +125,7 @@ pub fn quantile<'a>(views: impl IntoIterator<Item = &'a ViewResiduals>, share: f
 /// Links and seam constraints ("ties"): which texels belong together where no pixel says so.
 #[derive(Clone, Debug, Default)]
 pub struct Ties {
-    /// [`super::links::LINK_RIGHT`] and [`super::links::LINK_DOWN`] of each texel.
+    /// [`crate::bake::model::links::LINK_RIGHT`] and [`crate::bake::model::links::LINK_DOWN`] of each texel.
     pub links: Vec<u8>,
     /// Rows that should be 0: the two sides of each place along a seam.
     pub seams: Rows,
@@ -287,7 +287,7 @@ pub trait Backend: Send {
     /// added. Also builds the diagonal, and the weights of links and seam constraints.
     fn reweight(&mut self, beliefs: &[Belief], strength: Strength) -> Result<(), BackendError>;
 
-    /// Restricts residuals, weights and solutions to the rows of the [`super::subset`], or lifts that again. Texels
+    /// Restricts residuals, weights and solutions to the rows of the [`crate::bake::model::subset`], or lifts that again. Texels
     /// that none of those rows sees stay unchanged, and hold no other. Rows have no weight until they are weighed anew.
     fn narrow(&mut self, subset: bool) -> Result<(), BackendError>;
 

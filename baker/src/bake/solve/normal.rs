@@ -344,7 +344,7 @@ pub(crate) fn ratio(one: [f64; 3], other: [f64; 3]) -> [f32; 3] {
     })
 }
 
-/// Preconditioned conjugate gradients, with the diagonal and coarse levels as preconditioner ([`multilevel`]; Saad,
+/// Preconditioned conjugate gradients, with the diagonal and coarse levels as preconditioner ([`super::multilevel`]; Saad,
 /// "Iterative Methods for Sparse Linear Systems", 2003, algorithm 9.1). The three channels run side by side, each with
 /// its own coefficients.
 pub(crate) fn conjugate_gradients(

@@ -422,7 +422,7 @@ impl Corners<'_> {
     fn triangles(&self, Place { mesh, primitive }: Place) -> Result<usize, GltfError> {
         let count = self.count();
         match self.mode {
-            Mode::Triangles if count % 3 != 0 => Err(GltfError::Remainder {
+            Mode::Triangles if !count.is_multiple_of(3) => Err(GltfError::Remainder {
                 mesh,
                 primitive,
                 count,

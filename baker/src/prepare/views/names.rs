@@ -41,8 +41,9 @@ pub(super) fn candidates(transforms: &str, name: &str) -> Vec<String> {
         .chain(&tails)
         .map(|name| placed(name))
         .collect();
+    // What is written comes first, so that a set from elsewhere costs few requests for each picture.
+    places.iter().for_each(|place| add(place.clone()));
     for place in &places {
-        add(place.clone());
         ENDINGS
             .iter()
             .for_each(|ending| add(format!("{place}{ending}")));
@@ -67,7 +68,7 @@ pub(super) struct Companion {
 }
 
 /// Where masks of the picture `name` lie by the conventions of instant-ngp (`dynamic_mask_NAME.png`, where white is left
-/// out; `NAME.alpha.png`) and of OpenMVS (`NAME.mask.png`).
+/// out; `NAME.alpha.png`) and of `OpenMVS` (`NAME.mask.png`).
 pub(super) fn masks(name: &str) -> Vec<Companion> {
     let (folder, file) = name.rsplit_once('/').map_or(("", name), |(_, file)| {
         (&name[..name.len() - file.len()], file)

@@ -1,4 +1,4 @@
-//! Loops over many like things → [`unit`]s, by what was done and never by a clock.
+//! Loops over many like things → [`unit()`]s, by what was done and never by a clock.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

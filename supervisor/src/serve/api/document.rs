@@ -1,4 +1,4 @@
-//! The words of the OpenAPI document: operations, answers, parameters, and the schemas of what the routes take and give.
+//! The words of the `OpenAPI` document: operations, answers, parameters, and the schemas of what the routes take and give.
 //!
 //! The schema of a spec comes from [`crate::options`]; the rest is written by hand, since no type here stands for it.
 

@@ -2,8 +2,10 @@
 
 use super::*;
 
+type Harm = fn(&Path);
+
 /// Damage to a file of six bytes that its row and inputs do not reflect.
-const HARM: [(&str, fn(&Path)); 3] = [
+const HARM: [(&str, Harm); 3] = [
     ("lost", |path| fs::remove_file(path).expect("ours")),
     ("cut", |path| replace(path, b"a me")),
     ("changed", |path| replace(path, b"a mess")),

@@ -2,7 +2,7 @@
 //! granted, frozen or handed on wrongly, no role may count as done without its tables, and what children report must
 //! stay harmless lines.
 //!
-//! Follows `job/hear.rs` packet by packet, with [`supervisor::table_store`], [`supervisor::dispatcher`], [`supervisor::watch`] and
+//! Follows `job/hear.rs` packet by packet, with [`supervisor::process::table_store`], [`supervisor::process::dispatcher`], [`supervisor::process::watch`] and
 //! [`supervisor::report`] as they are, and without processes. [`Op`] lists what a child can do.
 
 mod children;

@@ -12,7 +12,7 @@ use crate::bake::solve::backend::BLOCK;
 /// For each value of a byte, its value in the space of the fit and its squared slope.
 pub(crate) type ToneTable = [[f32; 2]; 256];
 
-/// Number of counters of a pool (footprint.wgsl, row_bins.wgsl).
+/// Number of counters of a pool (`footprint.wgsl`, `row_bins.wgsl`).
 pub(crate) const COUNTERS: usize = 16;
 pub(super) const NOTHING: [u32; COUNTERS] = [0; COUNTERS];
 
@@ -72,7 +72,7 @@ impl Mould {
     }
 }
 
-/// Empty buffers of a pool: patches, rows, words, trust (row weights), row_bins (patches of bins), counters.
+/// Empty buffers of a pool: patches, rows, words, trust (row weights), row bins (patches of bins), counters.
 pub(crate) fn pool_buffers<M: Maker>(
     make: &M,
     room: Pool,

@@ -1,5 +1,5 @@
 //! A full pool → its rows with a box, sorted by the bin where their box begins, and patches over
-//! them (row_bins.wgsl).
+//! them (`row_bins.wgsl`).
 //!
 //! Resident rows are moved into that order through a second set of buffers. Streamed rows are visited through an index.
 //! The number of patches is known only after the device has made them, so the host asks for all pools at once. Streamed
@@ -53,7 +53,7 @@ pub(super) struct RowBins {
     keys: Buffer,
     /// Order of a pool's rows.
     pub(super) order: Buffer,
-    /// Placeholder where nothing is moved.
+    /// Bound where no rows move.
     nothing: Buffer,
     /// Temporary buffers through which rows and their words are moved.
     beside: Option<[Buffer; 2]>,
@@ -96,7 +96,8 @@ pub(super) struct Binned {
     pub(super) counts: [u32; 2],
 }
 
-/// Buffers to sort pools of this capacity: the counters of bins, the order, and a placeholder.
+/// Buffers to sort pools of this capacity: the counters of bins, the order, and a small buffer that is
+/// bound where no rows move.
 pub(crate) fn buffers<M: Maker>(
     make: &M,
     ground: Ground,
@@ -222,7 +223,7 @@ impl RowBins {
         })
     }
 
-    /// PoolBuffers through which resident rows move: those for streamed rows, if there are any.
+    /// Buffers through which resident rows move: those for streamed rows, if there are any.
     pub(super) fn to<'a>(
         &'a self,
         scratch: Option<&'a Arc<PoolBuffers>>,

@@ -224,7 +224,7 @@ impl<'a> Cells<'a> {
     /// Twice the area of a triangle in texels.
     ///
     /// A pixel at depth z of a plane at distance D from the eye covers `z³ / (f_x f_y D)` of it. A triangle of area A
-    /// has the determinant `2 A f_x f_y D` ([`super::super::raster::Footing::scale`]). So of the triangle's T
+    /// has the determinant `2 A f_x f_y D` ([`crate::bake::model::raster::Footing::scale`]). So of the triangle's T
     /// texels, the pixel covers `z³ · 2 T / determinant`.
     fn doubled_area(&self, triangle: u32) -> f64 {
         let corners = self.scene.triangles[triangle as usize];

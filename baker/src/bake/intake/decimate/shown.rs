@@ -57,7 +57,7 @@ impl LevelCounts {
         }
     }
 
-    /// LevelCounts a view.
+    /// Counts a view.
     pub(super) fn enter(&self, observation: &Observation) {
         const UNSEEN: u8 = u8::MAX;
         let mut finest = vec![UNSEEN; self.samples.len() / LEVELS];
