@@ -52,7 +52,7 @@ fn a_fault_leaves_number_address_and_stack() {
         // The compiler may have inlined small functions.
         if !note.text.contains(function) {
             assert!(
-                note.text.contains("baker::failpoints::at"),
+                note.text.contains("baker::worker::failpoints::at"),
                 "{action}:\n{}",
                 note.text
             );
