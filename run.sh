@@ -199,7 +199,9 @@ test)
     export RUST_TEST_THREADS=${RUST_TEST_THREADS:-$((threads < 16 ? threads : 16))}
     # Workers that go wrong on purpose; then the real ones, in the same folder: both builds keep their parts side by side.
     # The whole workspace is named in each build: features of dependencies are then the same, and nothing is built twice.
-    cargo build --release --locked --workspace --bin kiln --bin kiln-baker --features kiln/failpoints,kiln-baker/failpoints
+    # Less optimised: these workers bake little before they go wrong.
+    cargo build --release --locked --workspace --bin kiln --bin kiln-baker --features kiln/failpoints,kiln-baker/failpoints \
+        --config profile.release.package.kiln-baker.opt-level=1 --config profile.release.package.kiln.opt-level=1
     mkdir -p target/failpoints
     cp target/release/kiln target/release/kiln-baker target/failpoints/
     # With --lib: the library that makes kiln's system calls fail is preloaded into it.

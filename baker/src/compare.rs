@@ -9,7 +9,7 @@
 //! | `sheet` | some views, renders, errors → a picture side by side |
 //!
 //! Files of other programs come in as bytes, so this runs in prepare's role, with its sandbox and its way of opening
-//! files. The figures are those of a bake's own report ([`crate::encode::measure`], [`crate::survey`]). Views are
+//! files. The figures are those of a bake's own report ([`crate::image::measure`], [`crate::image::survey`]). Views are
 //! decoded and dropped one by one.
 
 mod model;
@@ -25,13 +25,14 @@ use proto::message::{
     Code, CompareModel, CompareScore, CompareSummary, Failure, Phase, Root, Table,
 };
 
-use crate::encode::read_back;
-use crate::pace;
-use crate::prepare::folder::Folder;
+use crate::image::png;
 use crate::prepare::views::Whole;
-use crate::progress::{PhaseClock, Progress, each, unit};
-use crate::run::{internal, peak_rss_kib};
-use crate::session::Session;
+use crate::worker::failure::internal;
+use crate::worker::folder::Folder;
+use crate::worker::memory::peak_rss_kib;
+use crate::worker::pace;
+use crate::worker::progress::{PhaseClock, Progress, each, unit};
+use crate::worker::session::Session;
 
 use model::Model;
 use score::Score;
@@ -63,7 +64,8 @@ pub fn run(session: &Session, job: &CompareJob) -> Result<CompareSummary, Failur
         session.progress(Phase::Preview, 0, 1);
         let picture = clock.time(Phase::Preview, || sheet::draw(&rows, &models));
         let picture = picture.map_err(|error| internal(&error))?;
-        session.put_file(Table::Preview, picture, read_back::picture)?;
+        let whole = |file: &[u8]| png::decode(file).map_err(|error| internal(&error));
+        session.put_file(Table::Preview, picture, whole)?;
         session.progress(Phase::Preview, 1, 1);
     }
     Ok(CompareSummary {

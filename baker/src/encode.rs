@@ -9,87 +9,43 @@ pub mod glb;
 pub mod ktx2;
 pub mod maps;
 pub mod material;
-pub mod measure;
 mod obj;
 pub mod pages;
 mod part;
 pub mod picture;
 mod ply;
-pub mod png;
 pub mod preview;
 pub mod read_back;
 mod refined;
 pub mod relief;
+mod skin;
 pub mod tangents;
 
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use proto::blob::BlobFile;
-use proto::job::{EncodeJob, Product};
+use proto::job::EncodeJob;
 use proto::message::{AtlasFigures, Code, EncodeSummary, Failure, Phase, Table, ViewScore};
-use proto::table::{Colours, Mesh, Texture};
+use proto::table::Mesh;
 
-use crate::pace;
-use crate::progress::{PhaseClock, Progress, each, unit};
-use crate::render::{Image, Paint, Textures};
-use crate::run::{internal, peak_rss_kib, take_fds};
-use crate::session::Session;
-use crate::survey;
+use crate::image::measure::{self, Pixel};
+use crate::image::render::{Image, Paint, Textures};
+use crate::image::{png, survey};
+use crate::worker::failure::internal;
+use crate::worker::memory::peak_rss_kib;
+use crate::worker::pace;
+use crate::worker::progress::{PhaseClock, Progress, each, unit};
+use crate::worker::session::{Session, take_fds, unchanged};
 use files::{Written, write_files};
-use glb::GlbError;
 use material::Layers;
-use measure::Pixel;
 use pages::Sheets;
 use preview::Row;
 use refined::AsFitted;
+pub use skin::Skin;
 
 /// Predicted duration of a band of a view, whose pixels are bounded, for any mesh.
 const BAND: Duration = Duration::from_secs(1);
-
-/// The colours from bake.
-#[derive(Clone, Debug)]
-pub enum Skin {
-    /// See [`Product::Texture`].
-    Texture(Texture),
-    /// See [`Product::VertexColours`]. In linear light, as the GLB has them, see [`glb::light`].
-    Vertices(Vec<[u8; 4]>),
-}
-
-impl From<Texture> for Skin {
-    fn from(texture: Texture) -> Self {
-        Self::Texture(texture)
-    }
-}
-
-impl Skin {
-    fn read(product: Product, blob: &BlobFile, mesh: &Mesh) -> Result<Self, Failure> {
-        let input = &mut blob.reader();
-        let skin = match product {
-            Product::Texture => {
-                Self::Texture(Texture::read(input).map_err(|error| internal(&error))?)
-            }
-            Product::VertexColours => {
-                let colours = Colours::read(input).map_err(|error| internal(&error))?;
-                if colours.colours.len() != mesh.positions.len() {
-                    return Err(internal(&GlbError::Colours {
-                        colours: colours.colours.len(),
-                        positions: mesh.positions.len(),
-                    }));
-                }
-                Self::Vertices(glb::light(&colours))
-            }
-        };
-        Ok(skin)
-    }
-
-    fn paint(&self) -> Paint<'_> {
-        match self {
-            Self::Texture(texture) => texture.into(),
-            Self::Vertices(colours) => Paint::Vertices(colours),
-        }
-    }
-}
 
 /// Runs the role.
 ///
@@ -155,7 +111,8 @@ pub fn run(
             preview::draw(&mesh, &skin, &material, &rows, &holdout)
         });
         let sheet = sheet.map_err(|error| internal(&error))?;
-        session.put_file(Table::Preview, sheet, read_back::picture)?;
+        let whole = |file: &[u8]| png::decode(file).map_err(|error| internal(&error));
+        session.put_file(Table::Preview, sheet, whole)?;
         session.progress(Phase::Preview, 1, 1);
     }
     Ok(EncodeSummary {
@@ -229,7 +186,7 @@ fn put_maps(session: &Session, skin: &Skin, clock: &mut PhaseClock) -> Result<()
             _ => maps::provenance(texture.size, &texture.provenance),
         });
         let file = file.map_err(|error| internal(&error))?;
-        let unchanged = read_back::unchanged(&file);
+        let unchanged = unchanged(&file);
         session.put_file(table, file, unchanged)?;
         session.progress(Phase::Preview, 1, 1);
     }
@@ -273,8 +230,7 @@ fn receive_views(
                 mesh,
                 paint,
                 &view,
-                job.blend,
-                taken.gain,
+                (job.blend, taken.gain),
                 add.as_mut().map(|add| add as &mut dyn FnMut(Pixel)),
                 |more| {
                     pixels += more;

@@ -1,4 +1,4 @@
-//! The role that reads untrusted files: a mesh and pictures → flat tables.
+//! The role that reads untrusted files and turns a mesh and pictures into flat tables.
 //!
 //! ```text
 //!   mesh file ─ load ─ clean ─ repair ─┬─ simplify ─┬─ unwrap ─► Mesh
@@ -16,7 +16,6 @@
 //!
 //! This role uses no GPU, fetches nothing, and reads only files that the supervisor opens for it.
 
-use std::io;
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -25,14 +24,12 @@ use proto::job::{PrepareJob, Repair, Up};
 use proto::message::{Code, Failure, MeshStep, Phase, PrepareSummary, Root, Table, TextureChoice};
 use proto::table::{Simplified, Surface};
 
-use crate::pace;
-use crate::progress::{PhaseClock, Progress, both, each};
-use crate::run::{internal, peak_rss_kib};
-use crate::session::Session;
-
-pub mod folder;
-
-pub mod foreign;
+use crate::worker::failure::{internal, no_thread};
+use crate::worker::folder::Folder;
+use crate::worker::memory::peak_rss_kib;
+use crate::worker::pace;
+use crate::worker::progress::{PhaseClock, Progress, both, each};
+use crate::worker::session::Session;
 
 mod arrays;
 
@@ -44,7 +41,7 @@ pub mod clean;
 
 mod normals;
 
-mod flow;
+pub mod foreign;
 
 mod repair;
 
@@ -65,14 +62,10 @@ pub mod alone;
 pub(crate) mod views;
 
 use self::clean::{CleanMesh, Counts};
-use self::folder::{Folder, FolderError};
 use self::repair::Eye;
 use self::texels::Lookout;
 use self::unwrap::{Unwrapped, Wanted, kept};
 use self::views::Stand;
-
-/// The frame of mesh and views is given, for certain: their silhouettes are not compared.
-const FRAME_GIVEN: bool = false;
 
 /// Finds how the mesh stands among the views, and what eyes see it, once it is clean.
 type Settle<'a> = dyn FnMut(&CleanMesh) -> Result<Vec<Eye>, Failure> + 'a;
@@ -94,19 +87,12 @@ struct LaidOut {
     texture: Option<TextureChoice>,
 }
 
-/// The code for a file that another file names, not the user: if it is missing or unreadable, the data are bad.
-fn named_by_input(error: &FolderError) -> Code {
-    match error.code() {
-        Code::MissingInput => Code::InvalidAsset,
-        code => code,
-    }
-}
-
 /// Runs the role.
 ///
 /// # Errors
-/// What the user is told.
+/// The failure to report to the user.
 pub fn run(session: &Session, job: &PrepareJob) -> Result<PrepareSummary, Failure> {
+    unwrap::announce();
     let [mesh_folder, views_folder] =
         [Root::Mesh, Root::Views].map(|root| Folder::new(session, root));
     let mut clock = PhaseClock::default();
@@ -126,7 +112,7 @@ pub fn run(session: &Session, job: &PrepareJob) -> Result<PrepareSummary, Failur
     let mut settle = |mesh: &CleanMesh| {
         let surface = (mesh.positions.as_slice(), mesh.triangles.as_slice());
         stand = of_views.time(Phase::DecodeViews, || {
-            views::settle(&views_folder, job, surface, FRAME_GIVEN, session)
+            views::settle(&views_folder, job, surface, session)
         })?;
         if stand.is_other() {
             (seeing, looking) = (eyes(&stand)?, lookouts(&stand)?);
@@ -216,16 +202,6 @@ fn put_mesh(session: &Session, job: &PrepareJob, laid_out: &LaidOut) -> Result<(
     let mesh = &laid_out.unwrapped.mesh;
     let put = session.put(Table::Mesh, mesh.byte_len(), |out| mesh.write(out));
     put.map_err(|error| internal(&error))
-}
-
-/// The failure to report when the system gives no thread.
-fn no_thread(to: &str, error: &io::Error) -> Failure {
-    Failure {
-        code: Code::SpawnFailed,
-        message: format!("the system gave no thread to {to} with: {error}"),
-        hint: "this host is short of processes or memory (ulimit -a): fewer jobs at once need less"
-            .to_owned(),
-    }
 }
 
 fn shape(
@@ -325,7 +301,7 @@ fn lay_out(
     let wanted = Wanted {
         texture_size: texture.map_or(job.texture_size, |choice| job.pages.atlas(choice.size)),
         pages: job.pages,
-        views: resolved.is_known().then_some(&resolved),
+        views: resolved.is_known().then_some(&resolved.shown),
     };
     let unwrapped = clock.time(Phase::Unwrap, || make_atlas(surface, job, wanted, progress))?;
     Ok(LaidOut { unwrapped, texture })
@@ -368,12 +344,12 @@ fn make_atlas(
 
 #[cfg(test)]
 mod tests {
-    use proto::job::{Quality, Simplify};
+    use proto::job::{Frame, Quality, Simplify};
     use proto::message::UnwrapMethod;
     use proto::pages::Pages;
 
     use super::*;
-    use crate::progress::Silent;
+    use crate::worker::progress::Silent;
 
     /// A tent of four triangles over a square.
     const TENT: &str = "v 0 0 0\nv 2 0 0\nv 2 2 0\nv 0 2 0\nv 1 1 1\nvt 0 0\nvt 1 0\nvt 1 1\nvt 0 1\nvt 0.5 0.5\n\
@@ -391,6 +367,7 @@ mod tests {
             texture_size: 256,
             pages: Pages::ONE,
             texture_auto: false,
+            frame: Frame::Auto,
             repair: Repair::default(),
             simplify: Simplify::Keep,
             keep_uvs: false,
@@ -402,7 +379,7 @@ mod tests {
             layers: true,
         };
         change(&mut job);
-        let files = folder::Local(dir.path().to_path_buf());
+        let files = crate::worker::folder::Local(dir.path().to_path_buf());
         let folder = Folder::new(&files, Root::Mesh);
         let mut clock = PhaseClock::default();
         let shaped = shape(&folder, &job, &mut |_| Ok(Vec::new()), &Silent, &mut clock)?;

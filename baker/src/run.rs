@@ -1,10 +1,7 @@
 //! One worker's life: role from the command line → sandbox → session → role → `Done` or `Failed` → exit.
 
-use std::fs::File;
 use std::io::Write;
 use std::num::NonZero;
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::FileExt;
 use std::process::ExitCode;
 use std::sync::OnceLock;
 
@@ -12,12 +9,14 @@ use proto::exit;
 use proto::message::{Code, Done, Failure, Phase, Role, Start, Table};
 use tracing_subscriber::EnvFilter;
 
-use crate::bake::warm::Warm;
-use crate::pace;
-use crate::progress::Progress;
-use crate::sandbox::{self, Options};
-use crate::session::Session;
-use crate::{bake, compare, encode, last_words, prepare};
+use crate::bake::plan::warm::Warm;
+use crate::worker::failure::internal;
+use crate::worker::memory::peak_rss_kib;
+use crate::worker::progress::Progress;
+use crate::worker::sandbox::{self, Options};
+use crate::worker::session::Session;
+use crate::worker::{last_words, pace};
+use crate::{bake, compare, encode, prepare};
 
 /// The session, for the panic hook.
 static SESSION: OnceLock<Session> = OnceLock::new();
@@ -46,7 +45,7 @@ pub fn run() -> ExitCode {
         return ExitCode::from(exit::USAGE);
     };
     #[cfg(feature = "failpoints")]
-    crate::failpoints::begin(role);
+    crate::worker::failpoints::begin(role);
     let session = match begin(role, &options) {
         Ok(session) => session,
         Err((code, error)) => {
@@ -103,7 +102,7 @@ fn begin(
     pool.build_global()
         .map_err(|error| (exit::OSERR, error.into()))?;
     #[cfg(feature = "failpoints")]
-    crate::failpoints::at("hello");
+    crate::worker::failpoints::at("hello");
     session
         .hello(role, entered)
         .map_err(|error| (exit::USAGE, error.into()))?;
@@ -166,7 +165,9 @@ fn work(session: &Session, role: Role) -> Result<Done, Failure> {
         }
         (Start::Bake(job), Some(warm)) => match job.dry_run {
             None => bake::run(session, warm, &job, fds).map(Done::Bake),
-            Some(format) => bake::dry_run::run(session, warm, &job, format, fds).map(Done::Plan),
+            Some(format) => {
+                bake::plan::dry_run::run(session, warm, &job, format, fds).map(Done::Plan)
+            }
         },
         _ => Err(Failure {
             code: Code::ProtocolViolation,
@@ -201,7 +202,7 @@ fn warm(session: &Session) -> Result<Warm, Failure> {
         }
     }
     #[cfg(feature = "failpoints")]
-    crate::failpoints::at("compile");
+    crate::worker::failpoints::at("compile");
     // Compiles while prepare works, or before there is a job.
     let mut warm = warm.compiled();
     if let Some(gained) = warm.gained() {
@@ -212,50 +213,6 @@ fn warm(session: &Session) -> Result<Warm, Failure> {
     }
     session.compiled().map_err(|error| internal(&error))?;
     Ok(warm)
-}
-
-/// A failure that no input causes: a bug in Kiln, or the end of the supervisor.
-pub(crate) fn internal(error: &dyn std::error::Error) -> Failure {
-    let mut message = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        message.push_str(": ");
-        message.push_str(&error.to_string());
-        cause = error.source();
-    }
-    Failure {
-        code: Code::Internal,
-        message,
-        hint: String::new(),
-    }
-}
-
-/// Takes the first `N` descriptors of a job.
-pub(crate) fn take_fds<const N: usize>(fds: Vec<OwnedFd>) -> Result<[OwnedFd; N], Failure> {
-    fds.into_iter()
-        .take(N)
-        .collect::<Vec<_>>()
-        .try_into()
-        .map_err(|fds: Vec<OwnedFd>| Failure {
-            code: Code::ProtocolViolation,
-            message: format!("the job came with {} of {N} descriptors", fds.len()),
-            hint: String::new(),
-        })
-}
-
-/// Peak resident memory of this process in KiB. The first call opens the file and keeps it open, because the sandbox
-/// opens none.
-pub(crate) fn peak_rss_kib() -> u64 {
-    static STATUS: OnceLock<Option<File>> = OnceLock::new();
-    let read = || {
-        let status = STATUS.get_or_init(|| File::open("/proc/self/status").ok());
-        let mut text = [0; 4096];
-        let length = status.as_ref()?.read_at(&mut text, 0).ok()?;
-        let text = std::str::from_utf8(text.get(..length)?).ok()?;
-        let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-        line.trim().strip_suffix(" kB")?.parse().ok()
-    };
-    read().unwrap_or(0)
 }
 
 /// Makes a panic on any thread log its location and end the process, so that no destructor runs against a broken

@@ -8,17 +8,17 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 
-use baker::bake::warm::Warm;
-use baker::progress::Silent;
-use baker::session::Session;
+use baker::bake::plan::warm::Warm;
+use baker::worker::progress::Silent;
+use baker::worker::session::Session;
 use baker::{bake, encode, prepare};
 use proto::blob::Blob;
 use proto::channel::Channel;
 use proto::job::{
-    BakeJob, Blend, Device, EncodeJob, Memory, PrepareJob, Product, Quality, Refine, Repair,
+    BakeJob, Blend, Device, EncodeJob, Frame, Memory, PrepareJob, Product, Quality, Refine, Repair,
     Simplify, WarmJob,
 };
-use proto::message::{BakeSummary, EncodeSummary, Failure, FromChild, Table, ToChild};
+use proto::message::{BakeSummary, EncodeSummary, Failure, FromChild, Refusal, Table, ToChild};
 use proto::pages::Pages;
 use proto::table::{Colours, ViewHeader};
 use serde_json::Value;
@@ -74,7 +74,12 @@ fn supervise(channel: &Channel, mesh: Option<&Blob>, views: &[&Blob]) -> Tables 
                 tables.insert(table, blob);
             }
             FromChild::Open { name, .. } => {
-                let file = File::open(data("data/spot").join(name)).expect("the sample");
+                let Ok(file) = File::open(data("data/spot").join(name)) else {
+                    // Masks are looked for beside each picture.
+                    let outcome = Err(Refusal::Missing);
+                    send(channel, &ToChild::Opened { outcome }, &[]);
+                    continue;
+                };
                 let outcome = Ok(file.metadata().expect("its size").len());
                 send(channel, &ToChild::Opened { outcome }, &[file.as_fd()]);
             }
@@ -103,6 +108,7 @@ fn prepared() -> Tables {
         texture_size: TEXTURE,
         pages: Pages::ONE,
         texture_auto: false,
+        frame: Frame::Auto,
         repair: Repair::default(),
         simplify: Simplify::Keep,
         keep_uvs: false,

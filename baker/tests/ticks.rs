@@ -11,18 +11,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use baker::bake::warm::Warm;
-use baker::progress::{Silent, record};
-use baker::session::Session;
+use baker::bake::plan::warm::Warm;
+use baker::worker::progress::{Silent, record};
+use baker::worker::session::Session;
 use baker::{bake, encode, prepare};
 use nix::time::ClockId;
 use proto::blob::Blob;
 use proto::channel::Channel;
 use proto::job::{
-    BakeJob, Blend, Device, EncodeJob, Form, Memory, PrepareJob, Product, Quality, Refine, Repair,
-    Simplify, WarmJob,
+    BakeJob, Blend, Device, EncodeJob, Form, Frame, Memory, PrepareJob, Product, Quality, Refine,
+    Repair, Simplify, WarmJob,
 };
-use proto::message::{FromChild, Table, ToChild};
+use proto::message::{FromChild, Refusal, Table, ToChild};
 use proto::pages::Pages;
 use proto::recorder::{RECORDER_BYTES, Recorder, read_state};
 use serde_json::json;
@@ -106,7 +106,12 @@ fn supervise(
                 tables.insert(table, blob);
             }
             FromChild::Open { name, .. } => {
-                let file = File::open(folder.join(name)).expect("a file of the test");
+                let Ok(file) = File::open(folder.join(name)) else {
+                    // Masks are looked for beside each picture.
+                    let outcome = Err(Refusal::Missing);
+                    send(&ToChild::Opened { outcome }, &[]);
+                    continue;
+                };
                 let outcome = Ok(file.metadata().expect("its size").len());
                 send(&ToChild::Opened { outcome }, &[file.as_fd()]);
             }
@@ -130,6 +135,7 @@ fn job(texture_size: u32) -> PrepareJob {
         texture_size,
         pages: Pages::ONE,
         texture_auto: false,
+        frame: Frame::Auto,
         repair: Repair::default(),
         simplify: Simplify::Keep,
         keep_uvs: false,

@@ -17,7 +17,7 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, raise};
 
-use crate::message::Role;
+use crate::role::Role;
 
 /// Name of the environment variable.
 pub const VARIABLE: &str = "KILN_FAILPOINTS";

@@ -8,25 +8,27 @@ use crate::table::Layer;
 
 /// How much work the fit does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "options", derive(clap::ValueEnum, schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Quality {
-    /// Seconds on two cores, and still better than bakers that average.
+    /// Seconds on two cores.
     Draft,
     /// The default.
     #[default]
     Standard,
-    /// More taps and iterations.
+    /// More samples and iterations.
     Best,
 }
 
 /// The colour space in which a pixel's footprint is averaged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "options", derive(clap::ValueEnum, schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Blend {
-    /// Linear light: for renders of meshes, and photographs.
+    /// In linear light: for renders of meshes, and photographs.
     #[default]
     Linear,
-    /// Display space: for sources that blend encoded colours, such as Gaussian splats.
+    /// In encoded colours: for sources that blend them, such as Gaussian splats.
     Srgb,
 }
 
@@ -94,6 +96,7 @@ pub enum Container {
 
 /// The image format of the texture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "options", derive(clap::ValueEnum, schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum TextureFormat {
     /// Lossless; every viewer reads it.
@@ -103,16 +106,17 @@ pub enum TextureFormat {
     Jpeg,
     /// Lossless (`EXT_texture_webp`).
     Webp,
-    /// Half the size of a JPEG where the texture is smooth (`EXT_texture_webp`). For colours only; data textures use
-    /// [`Self::Webp`].
+    /// Half the size of a JPEG where the texture is smooth (`EXT_texture_webp`). For colours: data textures are `webp`.
     #[serde(rename = "webp-lossy")]
     WebpLossy,
-    /// Basis Universal ETC1S, transcoded to the device's own format (`KHR_texture_basisu`): small. For colours only;
-    /// data textures use [`Self::Ktx2Uastc`].
+    /// Basis Universal ETC1S, transcoded to the device's own format (`KHR_texture_basisu`): small. For colours: data
+    /// textures are `ktx2-uastc`.
     #[serde(rename = "ktx2-etc1s")]
+    #[cfg_attr(feature = "options", value(name = "ktx2-etc1s"))]
     Ktx2Etc1s,
     /// Basis Universal UASTC, 8 bits a texel before Zstandard: close to lossless.
     #[serde(rename = "ktx2-uastc")]
+    #[cfg_attr(feature = "options", value(name = "ktx2-uastc"))]
     Ktx2Uastc,
 }
 
@@ -154,6 +158,7 @@ impl TextureFormat {
 
 /// How the mesh of a GLB is stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "options", derive(clap::ValueEnum, schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Compress {
     /// Plain floats.
@@ -165,6 +170,7 @@ pub enum Compress {
 
 /// How a renderer uses the opacity of the views, in glTF's terms.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "options", derive(clap::ValueEnum, schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum AlphaMode {
     /// Chosen by the opacity: opaque if every texel is nearly so, a mask if more are clear than between, else blended.
@@ -221,6 +227,7 @@ impl Form {
 
 /// Whether cameras and exposures may be corrected to fit the mesh's silhouette and the other views.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "options", derive(clap::ValueEnum, schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Refine {
     /// They stay as given.
@@ -247,6 +254,7 @@ pub enum Simplify {
 
 /// The axis that points up in the mesh and its views. In the result it is y, as in glTF.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "options", derive(clap::ValueEnum, schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Up {
     /// Nothing is rotated.
@@ -254,6 +262,18 @@ pub enum Up {
     Y,
     /// Mesh and cameras are rotated: (x, y, z) becomes (x, z, -y).
     Z,
+}
+
+/// What the mesh's place among the cameras is taken from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "options", derive(clap::ValueEnum, schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum Frame {
+    /// The files, unless silhouettes show that another convention is meant.
+    #[default]
+    Auto,
+    /// The files alone.
+    Given,
 }
 
 /// Repairs of the mesh before it is simplified; none by default.
@@ -309,6 +329,8 @@ pub struct PrepareJob {
     pub pages: Pages,
     /// Choose a smaller edge if the views resolve no more, and report it: [`crate::message::FromChild::Chosen`].
     pub texture_auto: bool,
+    /// Whether the silhouettes of views and mesh are compared.
+    pub frame: Frame,
     /// Repairs, before anything else.
     pub repair: Repair,
     /// Triangles to keep.

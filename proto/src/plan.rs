@@ -4,10 +4,10 @@
 use serde::{Deserialize, Serialize};
 
 use crate::list::list;
-use crate::message::{AdapterInfo, Phase};
+use crate::role::{AdapterInfo, Phase};
 
 /// What became of the rows of the least-squares system. Each pixel that counts has one row. Rows stay in memory, all at
-/// once or one subdomain at a time, or are computed again for every pass if a subdomain does not fit after all.
+/// once or one subdomain at a time. Those that do not fit where there are no subdomains are computed again for every pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RowsHeld {
     /// Number of rows.
@@ -53,7 +53,7 @@ pub enum BufferGroup {
 impl BufferGroup {
     /// Name for people.
     #[must_use]
-    pub fn words(self) -> &'static str {
+    pub fn describe(self) -> &'static str {
         match self {
             Self::Texture => "planes of the texture",
             Self::Mesh => "mesh",

@@ -21,7 +21,7 @@ use std::sync::{Mutex, PoisonError};
 
 use bytemuck::{Pod, Zeroable};
 
-use crate::message::Phase;
+use crate::role::Phase;
 
 /// Size of the whole memory.
 pub const RECORDER_BYTES: u64 = 64 * 1024;

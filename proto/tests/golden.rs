@@ -6,8 +6,8 @@ use std::fmt::Debug;
 use std::fmt::Write as _;
 
 use proto::job::{
-    AlphaMode, BakeJob, Blend, CompareJob, Compress, Container, Device, EncodeJob, Form, Memory,
-    PrepareJob, Product, Quality, Refine, Repair, Simplify, TextureFormat, Up, WarmJob,
+    AlphaMode, BakeJob, Blend, CompareJob, Compress, Container, Device, EncodeJob, Form, Frame,
+    Memory, PrepareJob, Product, Quality, Refine, Repair, Simplify, TextureFormat, Up, WarmJob,
 };
 use proto::message::{
     AdapterInfo, AtlasFigures, BakeSummary, CameraFate, Code, CompareModel, CompareScore,
@@ -73,6 +73,7 @@ fn messages_to_a_child() {
         texture_size: 1024,
         pages: Pages::try_from(4).expect("a square"),
         texture_auto: true,
+        frame: Frame::Given,
         repair: Repair {
             weld: Some(0.5),
             orient: true,

@@ -4,15 +4,15 @@ mod args;
 
 pub mod compare;
 
-pub(crate) mod form;
+mod form;
 
 pub mod jobs;
 
 pub mod remote;
 
-mod refused;
+mod paths;
 
-mod repair;
+mod refused;
 
 mod replay;
 
@@ -25,17 +25,15 @@ use std::sync::Arc;
 
 use clap::Parser;
 use clap::error::{ContextKind, ErrorKind};
-use proto::job::{Product, Simplify};
-use proto::message::{Code, Table};
-use proto::pages::Pages;
+use proto::message::Code;
 
-use self::args::{BakeArgs, Cli, DoctorArgs, HostArgs, Sub};
-pub(crate) use self::args::{LEAST_MEMORY, MOST_SECONDS};
+use self::args::{BakeArgs, Cli, DoctorArgs, HostArgs, JobArgs, Sub};
+use self::paths::{absolute, baker_path, distinct, read, targets};
 use crate::error::JobError;
-use crate::input::{self, Input, companion};
+use crate::host::ladder::Policy;
+use crate::input;
 use crate::job::{MapTargets, Spec};
-use crate::ladder::Policy;
-use crate::output::{Target, named_twice};
+use crate::output::Target;
 use crate::screen::Voice;
 use crate::serve::Options;
 
@@ -303,164 +301,64 @@ fn voice(args: &BakeArgs) -> Voice {
 }
 
 fn spec(args: BakeArgs, name: Arc<str>) -> Result<Spec, Box<JobError>> {
-    let (mesh, views, output) = (args.mesh, args.views, args.output);
-    let (Some(mesh_path), Some(views), true) = (mesh, views, output.is_some() || args.dry_run)
-    else {
+    let (mesh, views, output) = (args.mesh, args.views, args.output.as_deref());
+    let (Some(mesh), Some(views), true) = (mesh, views, output.is_some() || args.dry_run) else {
         return Err(JobError::own(
             Code::InvalidSpec,
             "mesh, --views and --output are needed",
             "see kiln bake --help",
         ));
     };
-    let mesh = input::find("the mesh", &mesh_path)?;
+    let mesh = input::find("the mesh", &mesh)?;
     let views = input::find_views(&views, args.job.images.as_deref())?;
-    let wish = args.job.form();
-    let alpha = (args.job.alpha_mode, args.job.alpha_cutoff);
-    let (mut form, beside) = form::choose(wish, alpha, args.job.pages, output.as_deref())?;
-    form::provenance(&mut form, args.job.provenance_attribute)?;
-    if args.job.vertex_colours && args.job.pages != Pages::ONE {
-        return Err(JobError::own(
-            Code::InvalidSpec,
-            "--pages is for a texture, and --vertex-colours makes none",
-            "leave one of them out",
-        ));
+    let mut options = args.job.options()?;
+    if args.dry_run && options.fallback == Policy::VertexColours {
+        // It plans textures.
+        options.fallback = Policy::Adapters;
     }
-    let maps = args.job.maps.as_deref().map(MapTargets::within);
-    let [coverage, residual, provenance] = maps
-        .as_ref()
-        .map_or([None; 3], |maps| maps.each_ref().map(Some));
-    let mut outputs = vec![
-        output.as_ref(),
-        args.job.preview.as_ref(),
-        args.job.report.as_ref(),
-        coverage,
-        residual,
-        provenance,
-    ];
-    outputs.extend(beside.iter().map(|(_, path)| Some(path)));
+    // Where nothing is to be made, it would be a GLB.
+    let (form, beside) = form::place(options.form(), output.unwrap_or(Path::new("out.glb")))?;
+    let JobArgs {
+        preview,
+        maps,
+        report,
+        ..
+    } = &args.job;
+    let named = [&args.output, preview, report].into_iter().flatten();
+    let maps_at = maps.iter().flat_map(|folder| MapTargets::within(folder));
+    let named = named.cloned().chain(maps_at);
+    let outputs: Vec<_> = (named.chain(beside.iter().map(|(_, path)| path.clone()))).collect();
     distinct(&read(&[&mesh, &views]), &outputs)?;
-    let (texture_size, texture_auto) = args.job.texture()?;
-    let glb = output.as_deref().map(Target::check).transpose()?;
-    let check = |(table, path): &(Table, PathBuf)| Ok((*table, Target::check(path)?));
-    let beside: Result<Vec<_>, Box<JobError>> = beside.iter().map(check).collect();
-    let preview = args.job.preview.as_deref().map(Target::check).transpose()?;
-    let maps = args.job.maps.as_deref();
-    let maps = maps.map(MapTargets::check).transpose()?;
-    let report = args.job.report.as_deref().map(Target::check).transpose()?;
-    if let Some(folder) = &args.rejected {
-        crate::job::rejected(folder, 0)?;
-    }
-    Ok(Spec {
+    let target = |path: Option<&Path>| path.map(Target::check).transpose();
+    let spec = Spec {
         name,
         mesh,
         views,
-        glb,
+        glb: target(output)?,
         form,
-        beside: beside?,
-        preview,
-        maps,
+        beside: targets(beside)?,
+        preview: target(preview.as_deref())?,
+        maps: maps.as_deref().map(MapTargets::check).transpose()?,
         rejected: args.rejected,
-        report,
+        report: target(report.as_deref())?,
         dry_run: args.dry_run,
-        texture_size,
-        texture_auto,
-        product: match args.job.vertex_colours {
-            true => Product::VertexColours,
-            false => Product::Texture,
-        },
-        simplify: match (args.job.target_faces, args.job.simplify) {
-            (Some(count), _) => Simplify::TargetFaces(count),
-            (None, Some(share)) if share > 0.0 => Simplify::RemoveShare(share),
-            (None, _) => Simplify::Keep,
-        },
-        repair: args.job.repair.into(),
-        keep_uvs: args.job.keep_uvs,
-        uv_set: args.job.uv_set,
-        quality: args.job.quality.into(),
-        blend: args.job.blend.into(),
-        refine: args.job.refine.into(),
-        vram_budget: args.job.vram_budget,
-        gpu_times: args.job.gpu_times,
-        device: args.job.device,
-        seed: args.job.seed,
-        holdout: args.job.holdout,
-        fallback: match Policy::from(args.job.fallback) {
-            // It plans textures.
-            Policy::VertexColours if args.dry_run => Policy::Adapters,
-            policy => policy,
-        },
+        options,
         sandbox: !args.host.insecure_no_sandbox,
         memory_limit: args.memory_limit,
         crash_root: args.host.crash_root(),
         pipelines: args.host.pipelines(),
-        timeout: args.job.timeout,
         stall: args.stall_timeout,
         baker: baker_path(args.host.baker)?,
-        log_filter: if args.verbose {
-            "warn,baker=debug"
-        } else {
-            "warn,baker=info"
-        }
-        .to_owned(),
+        log_filter: match args.verbose {
+            true => "warn,baker=debug".to_owned(),
+            false => "warn,baker=info".to_owned(),
+        },
         threads: None,
-    })
-}
-
-/// The files that are known to be read before any of them is.
-fn read(inputs: &[&Input]) -> Vec<PathBuf> {
-    let beside = |input: &&Input| {
-        let cameras = companion(&input.name)?;
-        Some(input.path.with_file_name(cameras))
     };
-    let named = inputs.iter().map(|input| input.path.clone());
-    named.chain(inputs.iter().filter_map(beside)).collect()
-}
-
-/// The outputs are different files, and none of them is an input. Inputs that others name are told apart when they are opened:
-/// see [`Given`](crate::output::Given).
-fn distinct(inputs: &[PathBuf], outputs: &[Option<&PathBuf>]) -> Result<(), Box<JobError>> {
-    let mut taken: Vec<PathBuf> = inputs.iter().map(|path| place(path)).collect();
-    for path in outputs.iter().flatten() {
-        let place = place(path);
-        if taken.contains(&place) {
-            return Err(named_twice(path));
-        }
-        taken.push(place);
+    if let Some(folder) = &spec.rejected {
+        crate::job::rejected(folder, 0)?;
     }
-    Ok(())
-}
-
-/// A path's real place, whether it exists or not.
-fn place(path: &Path) -> PathBuf {
-    path.canonicalize().unwrap_or_else(|_absent| absolute(path))
-}
-
-/// A path that need not exist, by its folder's real place.
-fn absolute(path: &Path) -> PathBuf {
-    let folder = path
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty())
-        .unwrap_or(Path::new("."));
-    let folder = folder
-        .canonicalize()
-        .unwrap_or_else(|_absent| folder.to_path_buf());
-    path.file_name()
-        .map_or_else(|| folder.clone(), |name| folder.join(name))
-}
-
-/// The worker: what was named, or `kiln-baker` beside this program. Absolute, since children start in `/`.
-fn baker_path(named: Option<PathBuf>) -> Result<PathBuf, Box<JobError>> {
-    let path = match named {
-        Some(path) => std::path::absolute(path),
-        None => std::env::current_exe().map(|program| program.with_file_name("kiln-baker")),
-    };
-    path.map_err(|error| {
-        JobError::own(
-            Code::SpawnFailed,
-            format!("cannot find kiln-baker: {error}"),
-            "",
-        )
-    })
+    Ok(spec)
 }
 
 /// Clap's own words on one line, and its tip as the hint.

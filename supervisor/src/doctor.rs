@@ -1,4 +1,4 @@
-//! `kiln doctor`: what can bake on this machine, what is missing and how to get it.
+//! `kiln doctor`: reports what can bake on this machine, what is missing, and how to get it.
 //!
 //! The supervisor links no GPU library. It asks `kiln-baker doctor`, a process of its own under a deadline, since
 //! drivers can hang and crash while adapters are merely listed. The answer is one JSON object:
@@ -16,8 +16,8 @@ use tokio::io::AsyncReadExt;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-use crate::pipelines;
-use crate::screen::result;
+use crate::host::pipelines;
+use crate::print::result;
 use crate::words::printable;
 
 /// A cold NVIDIA driver takes 2 s to start; several broken ones in a row are slow, too.
@@ -31,7 +31,7 @@ const MAX_ANSWER_BYTES: u64 = 1 << 20;
 pub struct Problem {
     /// What is missing or broken.
     pub what: String,
-    /// How to get or mend it.
+    /// How to get or fix it.
     pub how_to_mend: String,
 }
 
@@ -160,7 +160,7 @@ fn own_problems() -> Vec<Problem> {
         Ok(()) => return Vec::new(),
         Err(error) => format!(
             "shared memory that can be sealed is not to be had: {}",
-            crate::child::chain(&error)
+            crate::words::chain(&error)
         ),
     };
     vec![Problem {

@@ -7,7 +7,7 @@ use proto::limits::MAX_TEXT_BYTES;
 use proto::message::{AdapterInfo, Code, Phase, Role};
 use serde::{Deserialize, Serialize};
 
-use crate::verdict::RetryClass;
+use crate::process::verdict::RetryClass;
 use crate::words::printable;
 
 /// One process that ran for the job, and how it ended.

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use proto::message::{Phase, Role};
 
-use crate::ladder::Step;
-use crate::procfs::Holdings;
+use crate::host::ladder::Step;
+use crate::process::procfs::Holdings;
+use crate::process::verdict::Fault;
+use crate::process::watch::PhaseState;
 use crate::report::Report;
-use crate::verdict::Fault;
-use crate::watch::PhaseState;
 
 /// Something that happened in a job.
 #[derive(Debug)]

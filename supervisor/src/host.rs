@@ -1,6 +1,11 @@
 //! What all jobs of one supervisor share: control groups for workers, recent failures, spare processes, and processes
 //! that the kernel does not let die.
 
+pub mod fleet;
+pub mod gate;
+pub mod ladder;
+pub mod pipelines;
+
 use std::cell::{RefCell, RefMut};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -8,13 +13,13 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, setpriority_process};
 use tokio::sync::Notify;
 
-use crate::cgroup::{Cgroups, Group, Limits};
-use crate::child::Child;
-use crate::fleet::Fleet;
-use crate::gate::Gate;
-use crate::gate::incident::JobName;
+use crate::host::fleet::Fleet;
+use crate::host::gate::Gate;
+use crate::host::gate::incident::JobName;
+use crate::host::pipelines::Vault;
 use crate::job::Spares;
-use crate::pipelines::Vault;
+use crate::process::cgroup::{Cgroups, Group, Limits};
+use crate::process::child::Child;
 
 /// How long spare processes may take to exit; they have no work to finish.
 const SPARES_END: Duration = Duration::from_secs(2);

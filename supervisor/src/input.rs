@@ -1,7 +1,7 @@
 //! Splits a path that the user named into its folder, opened without the right to list or read it, and the name beneath
 //! it.
 //!
-//! Files are opened for prepare only beneath these folders ([`crate::opener`]). A link that the user named himself is
+//! Files are opened for prepare only beneath these folders ([`crate::process::opener`]). A link that the user named himself is
 //! resolved here: if it leads out of its folder, the target's folder is opened instead.
 
 use std::fs;

@@ -9,6 +9,10 @@
 //! Prepare and bake start together, so that bake opens its device while prepare decodes. Encode starts when bake is
 //! done.
 
+pub mod crash;
+pub mod life;
+pub mod many;
+
 mod act;
 
 mod bury;
@@ -21,7 +25,11 @@ mod hear;
 
 mod kept;
 
+mod kind;
+
 mod lend;
+
+mod running;
 
 mod spare;
 
@@ -32,40 +40,33 @@ mod spec;
 mod tick;
 
 use std::collections::{HashMap, VecDeque};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use proto::job::{Device, Product};
-use proto::message::{AdapterInfo, Failure, Role, Table, ToChild};
-use proto::sandbox::Sandbox;
+use proto::message::{AdapterInfo, Phase, Role};
 use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval};
 
-use self::lend::Loan;
-use self::spawn::{Held, Pass};
-use crate::cgroup::Group;
-use crate::child::{self, Child, ChildId, Launcher};
+use self::commit::Staging;
+use self::running::{EVENTS, Running};
 use crate::error::JobError;
-use crate::event::{Event, Listener};
-use crate::feed::{Feed, Parcel};
+use crate::event::Listener;
 use crate::host::Host;
-use crate::ladder::Rung;
-use crate::life::{self, Life, Outcome};
+use crate::host::ladder::Rung;
+use crate::job::life::{Life, Outcome};
 use crate::output::Given;
-use crate::procfs::Share;
+use crate::process::child::{ChildEvent, ChildId, Launcher};
+use crate::process::table_store::TableStore;
+use crate::process::verdict::Exit;
+use crate::process::watch::TICK;
 use crate::report::Report;
-use crate::stock::Stock;
-use crate::verdict::Kill;
-use crate::watch::{TICK, Watch};
 
 pub use commit::Batch;
-pub use kept::{Inputs, Kept};
+pub use kept::Kept;
+pub use kind::Kind;
 pub use spare::{Key, Spares};
 pub use spec::{MapTargets, Spec, rejected};
-
-/// Events that may queue for the job; a full queue makes the children wait.
-const EVENTS: usize = 256;
 
 /// An order that ends a job early.
 #[derive(Clone, Debug)]
@@ -76,42 +77,16 @@ pub enum Order {
     Drain,
 }
 
-/// A process and what is known of it.
-#[derive(Debug)]
-struct Running {
-    child: Child,
-    number: u32,
-    watch: Watch,
-    feed: Feed,
-    /// The pipelines that it was given and offers.
-    loan: Loan,
-    /// The adapter that it opened.
-    adapter: Option<AdapterInfo>,
-    /// What it reported of its sandbox, at each of its stages.
-    accounts: Vec<Sandbox>,
-    answered: Option<Answer>,
-    kill: Option<Kill>,
-    /// Its control group, which bounds its memory and tells whether that bound killed it.
-    group: Option<Group>,
-    /// Processor time at the last check.
-    share: Share,
-}
-
-#[derive(Debug)]
-enum Answer {
-    Done,
-    Failed(Failure),
-}
-
 struct Job<'a> {
-    spec: &'a Spec,
+    kind: Kind<'a>,
+    name: Arc<str>,
     host: &'a Host,
     listener: &'a mut dyn Listener,
     launcher: Launcher<'a>,
     /// Goes to every child's task.
-    events: mpsc::Sender<(ChildId, child::Event)>,
+    events: mpsc::Sender<(ChildId, ChildEvent)>,
     life: Life,
-    stock: Stock,
+    tables: TableStore,
     running: Vec<Running>,
     /// Starts that wait for their delay.
     delayed: Vec<(Instant, Role)>,
@@ -119,60 +94,73 @@ struct Job<'a> {
     held: Vec<Held>,
     /// Actions that are decided and not done yet.
     todo: VecDeque<life::Action>,
-    staging: Option<JoinHandle<Result<Batch, Box<JobError>>>>,
+    staging: Option<Staging>,
     staged: Option<Batch>,
     children: u32,
     starts: HashMap<Role, u32>,
     started: Instant,
     /// What the role at fault left behind; it completes the error.
-    evidence: HashMap<Role, bury::Evidence>,
+    evidence: HashMap<Role, Evidence>,
     outcome: Option<Outcome>,
     /// The files that its processes were handed.
     given: Given,
     report: Report,
 }
 
+/// A start that the gate holds back.
+#[derive(Debug)]
+struct Held {
+    role: Role,
+    rung: Rung,
+    why: String,
+}
+
+/// What completes an error about a role.
+#[derive(Debug)]
+struct Evidence {
+    phase: Phase,
+    exit: Exit,
+    adapter: Option<AdapterInfo>,
+    tail: Vec<String>,
+    crash: Option<PathBuf>,
+}
+
+/// The job's entry at the gate. It is cleared when the job ends, however it ends.
+#[derive(Debug)]
+struct Pass<'a> {
+    host: &'a Host,
+    job: Arc<str>,
+}
+
+impl Drop for Pass<'_> {
+    fn drop(&mut self) {
+        self.host.gate().over(&self.job, Instant::now());
+        self.host.leave_slot(&self.job);
+    }
+}
+
 /// Runs the job to its end. The report holds the error, if there is one. `orders` ends it early.
 pub async fn run(
-    spec: &Spec,
+    kind: Kind<'_>,
     host: &Host,
     listener: &mut dyn Listener,
     mut orders: mpsc::Receiver<Order>,
 ) -> Report {
     let (events, mut received) = mpsc::channel(EVENTS);
-    let rung = Rung {
-        device: match spec.product {
-            Product::Texture => spec.device.clone(),
-            // The processor makes vertex colours, so no adapter is opened.
-            Product::VertexColours => Device::Cpu,
-        },
-        product: spec.product,
-        ..Rung::default()
-    };
     // Outlives `job`, and tells the other jobs when it ends.
     let pass = Pass {
         host,
-        job: Arc::clone(&spec.name),
+        job: kind.name(),
     };
     let mut job = Job {
-        spec,
+        kind,
+        name: kind.name(),
         host,
         listener,
-        launcher: Launcher {
-            program: &spec.baker,
-            log_filter: &spec.log_filter,
-            threads: spec.threads,
-            sandbox: spec.sandbox,
-            address_space: host.memory_limit(),
-            job: Arc::clone(&spec.name),
-        },
+        launcher: kind.launcher(host.memory_limit()),
         events,
-        life: Life::new(rung, spec.fallback).dry(spec.dry_run),
-        stock: Stock::new(spec.atlas_size())
-            .with_maps(spec.maps.is_some())
-            .with_rejected(spec.rejected.is_some())
-            .with_dry_run(spec.dry_run)
-            .with_container(spec.form.container, spec.form.pages),
+        life: kind.life(),
+        tables: kind.tables(),
         running: Vec::new(),
         delayed: Vec::new(),
         held: Vec::new(),
@@ -185,9 +173,9 @@ pub async fn run(
         evidence: HashMap::new(),
         outcome: None,
         given: Given::default(),
-        report: Report::new(spec),
+        report: kind.report(),
     };
-    job.step(life::Event::Begin);
+    job.step(life::JobEvent::Begin);
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while job.outcome.is_none() {
@@ -197,7 +185,7 @@ pub async fn run(
             biased;
             Some(order) = orders.recv() => job.order(&order),
             now = ticks.tick() => job.tick(now.into_std()),
-            () = host.changed() => job.again(),
+            () = host.changed() => job.retry_waits(),
             staged = written(&mut job.staging) => job.staged(staged),
             Some((id, event)) = received.recv() => job.hear(id, event),
         }
@@ -208,11 +196,9 @@ pub async fn run(
 }
 
 /// The files that another thread is writing.
-async fn written(
-    staging: &mut Option<JoinHandle<Result<Batch, Box<JobError>>>>,
-) -> Result<Batch, Box<JobError>> {
+async fn written(staging: &mut Option<Staging>) -> Result<Batch, Box<JobError>> {
     match staging {
-        Some(handle) => commit::joined(handle.await),
+        Some(staging) => commit::written(staging).await,
         None => std::future::pending().await,
     }
 }
@@ -220,7 +206,7 @@ async fn written(
 impl Job<'_> {
     /// Gives an event to [`Life`] and carries out the actions. Their results are events of their own, handled after
     /// them.
-    fn step(&mut self, event: life::Event) {
+    fn step(&mut self, event: life::JobEvent) {
         let outermost = self.todo.is_empty();
         // An action stays at the front while it is carried out, so that a nested step knows of it.
         self.todo.extend(self.life.step(event));
@@ -233,88 +219,52 @@ impl Job<'_> {
     }
 
     /// Tries again to get what other jobs may have freed.
-    fn again(&mut self) {
+    fn retry_waits(&mut self) {
         self.knock();
-        self.feed();
+        self.dispatch();
     }
 
     fn order(&mut self, order: &Order) {
         match order {
             Order::Cancel(signal) => {
                 let error = signal.map_or_else(JobError::withdrawn, JobError::cancelled);
-                self.step(life::Event::Stop(error));
+                self.step(life::JobEvent::Stop(error));
             }
-            Order::Drain => self.step(life::Event::Drain),
+            Order::Drain => self.step(life::JobEvent::Drain),
         }
     }
 
     fn staged(&mut self, result: Result<Batch, Box<JobError>>) {
         self.staging = None;
         let result = result.map(|batch| self.staged = Some(batch));
-        self.step(life::Event::Staged(result));
+        self.step(life::JobEvent::Staged(result));
     }
 
     /// Records the outcome and reports it.
-    fn close(self) -> Report {
-        let Self {
-            spec,
-            listener,
-            mut report,
-            started,
-            outcome,
-            mut evidence,
-            given,
-            ..
-        } = self;
-        let error = match outcome {
+    fn close(mut self) -> Report {
+        let error = match self.outcome.take() {
             Some(Outcome::Done) | None => None,
             Some(Outcome::Failed(mut error, role)) => {
-                if let Some(evidence) = role.and_then(|role| evidence.remove(&role)) {
+                if let Some(evidence) = role.and_then(|role| self.evidence.remove(&role)) {
                     evidence.complete(&mut error);
                 }
                 Some(error)
             }
             Some(Outcome::Unfinished) => Some(JobError::unfinished()),
         };
-        report.close(started.elapsed(), error);
-        if report.error.is_none() {
-            listener.event(&Event::Done(&report));
-        } else {
-            if let Some(target) = &spec.report {
-                report.leave(target, &given);
-            }
-            listener.event(&Event::Failed(&report));
-        }
-        report
+        self.report.close(self.started.elapsed(), error);
+        self.kind.close(&self.report, &self.given, self.listener);
+        self.report
     }
 }
 
-impl Running {
-    /// Tells it that a file of its is sealed, which it reads back now.
-    fn sealed(&self, table: Table) -> Result<(), String> {
-        let parcel = Parcel {
-            message: ToChild::Sealed { table },
-            fds: Vec::new(),
-        };
-        let sent = self.child.send(parcel);
-        sent.then_some(()).ok_or("its queue is full".to_owned())
-    }
-
-    /// Kills the process, for the first reason that comes up.
-    fn kill(&mut self, why: Kill, listener: &mut dyn Listener) {
-        if self.kill.is_some() {
-            return;
-        }
-        listener.event(&Event::Killing {
-            role: self.child.role,
-            attempt: self.number,
-            why: why.word(),
-        });
-        match why {
-            // The process does not know where it is stuck, but its stacks do.
-            Kill::Stall { .. } => self.child.abort(),
-            _ => self.child.kill(),
-        }
-        self.kill = Some(why);
+impl Evidence {
+    fn complete(self, error: &mut JobError) {
+        error.phase = Some(self.phase);
+        error.signal = self.exit.signal_name();
+        error.exit = self.exit.code();
+        error.device = self.adapter;
+        error.log_tail = self.tail;
+        error.crash_folder = self.crash;
     }
 }

@@ -1,37 +1,51 @@
 //! Kiln's supervisor, the library behind the binary `kiln`: runs jobs in worker processes and puts their results in place.
 //!
 //! ```text
-//!  arguments ─ cli ─▶ command ─┬─ bake, list of jobs ─────────────────────┐
-//!                              └─ serve: HTTP ─ api ─▶ store ─ schedule ──┤
-//!                                                                         ▼
-//!   input, output ─▶ job: life (what to do) ─ spawn ─▶ child ─ packets ─▶ watch, hear ─▶ verdict ─▶ ladder ─┐
-//!                     ▲                                  ▲                                                  │
-//!                     └─────────── again ────────────────┼──────────────────────────────────────────────────┘
-//!                                      stock, feed: tables to and from children
-//!                     commit ─▶ files in place, report, screen
+//!                     kiln bake, --jobs, compare                kiln serve              kiln submit, wait, fetch …
+//!                               │                                   │                              │
+//!   cli: arguments ─► command ──┤                    HTTP ─► api ─► store ◄── another kiln's HTTP ─┘ remote
+//!                               ▼                                   ▼
+//!                             many                              schedule
+//!                               └───────────────┬───────────────────┘
+//!                                               ▼
+//!                     ┌──────────── job: events ─► life ─► actions ────────────┐
+//!                     │ packets, ends, stalls                start, kill, stage │
+//!                     │                                                         ▼
+//!            child ◄─ worker process (kiln-baker) ◄─ dispatcher ◄─ table_store    output: files in place
+//!                     │ an end                                                  │
+//!                     └─► verdict: fault ─► gate, ladder ─► the next start      └─► event, report ─► screen
 //! ```
 //!
-//! | module | input → output |
-//! |---|---|
-//! | [`cli`] | arguments → a checked command |
-//! | [`input`], [`output`] | paths → opened folders, and targets that can be written, before any work |
-//! | [`job`] | one job, carried out: spawn, feed, watch, judge, commit |
-//! | [`life`] | events → actions; a pure state machine |
-//! | [`verdict`] | how a process ended → one code, class and line; pure |
-//! | [`ladder`] | a failed bake → what its repetition changes; pure |
-//! | [`child`] | one process: socket and pipe → events in order, the last of which tells how it ended |
-//! | [`cgroup`] | limits of memory and processes, and whether the kernel's OOM killer ended a child |
-//! | [`stock`], [`feed`] | tables of a job: what a child may write; what the next child still has to receive |
-//! | [`opener`], [`hands`] | a file that prepare asks for → opened, if it belongs to the mesh or to a view, by other threads |
-//! | [`watch`], [`procfs`] | packets and clock → alive or to be killed; a silent process → starved, stopped or stuck |
-//! | [`crash`] | a death → a folder that `kiln replay` runs again |
-//! | [`host`], [`reserve`] | what all jobs share; descriptors kept back for when none are left |
-//! | [`fleet`], [`gate`] | which adapter a bake takes; recent failures → who may start, and where; pure |
-//! | [`many`], [`serve`], [`remote`] | a list of jobs → several at once; jobs over a socket; its client |
-//! | [`store`] | accepted jobs, uploads and results → on disk, across `kill -9` |
-//! | [`pipelines`] | what a driver compiled for one bake → on disk, and down to the next |
-//! | [`event`], [`screen`], [`report`] | what happens → bars, lines or JSON; `report.json` and the closing lines |
-//! | [`signals`], [`doctor`] | signals → orders; the machine → what can bake here and what is missing |
+//! The modules lie in layers. A module names only modules of its own layer and of those above it in this table, and no
+//! circle of imports has more than three files. `tests/tests/layers.rs` holds it, with the files that belong to another layer
+//! than their folder.
+//!
+//! | layer | module | input → output |
+//! |---|---|---|
+//! | tools | [`words`] | phases, sizes, untrusted text → what people read |
+//! | | [`home`], [`error`] | the user's folders; what a caller is told |
+//! | | [`process::reserve`], [`process::workers`] | descriptors kept back for when none are left; calls that may block → other threads |
+//! | | [`process::procfs`], [`process::logs`] | a live process → its processor time; lines of workers → the log and the last lines of each |
+//! | judgement, pure | [`process::verdict`] | how a process ended → one code, class and line |
+//! | | [`process::watch`] | packets and clock → alive or to be killed; a silent process → starved, stopped or stuck |
+//! | | [`host::ladder`], [`host::fleet`], [`host::gate`] | a failed bake → what its retry changes; which adapter it takes; who may start at all |
+//! | | [`job::life`] | events → actions; the state machine of a job |
+//! | data | [`input`], [`output`] | paths → opened folders, and targets that can be written, before any work |
+//! | | [`options`] | the options of a job, as flags and as JSON; their ranges and their schema |
+//! | | [`report`], [`event`] | what happens → `report.json` and closing lines; what a listener is told |
+//! | | [`mod@print`], [`signals`] | lines → standard output and error; signals → orders |
+//! | process | [`process::child`], [`process::cgroup`] | parcels → one worker process → events, the last of which tells how it ended; its bounds |
+//! | | [`process::table_store`] | what a worker asks for → memory that it may write → sealed tables that others read |
+//! | | [`process::sandbox`], [`process::opener`] | the proof that a process is in its sandbox; a file that prepare asks for → opened, or why not |
+//! | | [`process::dispatcher`] | the tables that are there → what a process must still be sent |
+//! | host | [`host::pipelines`], [`host`] | what a driver compiled → disk → the next bake; what all jobs of this program share |
+//! | job | [`job`], [`job::crash`] | one bake, dry run or comparison, carried out; a death → a folder that `kiln replay` runs again |
+//! | | [`job::many`] | a list of jobs → several at once |
+//! | sidecar | [`store`] | accepted jobs, uploads and results → on disk, across `kill -9` |
+//! | | [`serve`] | HTTP over a socket → jobs in the store → run in fair turn |
+//! | client | [`remote`] | a job and its files → another kiln's sidecar → its result |
+//! | people | [`screen`], [`doctor`] | events → bars, lines or JSON; the machine → what can bake here |
+//! | | [`cli`] | arguments → a checked command |
 //!
 //! Invariants:
 //!
@@ -45,7 +59,11 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
+pub mod process;
+
 pub mod cli;
+
+pub mod options;
 
 pub mod input;
 
@@ -55,19 +73,13 @@ pub mod error;
 
 pub mod event;
 
+pub mod home;
+
 pub mod host;
-
-pub mod fleet;
-
-pub mod gate;
-
-pub mod many;
 
 pub mod serve;
 
 pub mod store;
-
-pub mod pipelines;
 
 pub mod remote;
 
@@ -75,35 +87,7 @@ pub mod signals;
 
 pub mod job;
 
-pub mod life;
-
-pub mod ladder;
-
-pub mod child;
-
-pub mod cgroup;
-
-pub mod logs;
-
-pub mod stock;
-
-pub mod feed;
-
-pub mod hands;
-
-pub mod opener;
-
-pub mod reserve;
-
-pub mod sandbox;
-
-pub mod watch;
-
-pub mod procfs;
-
-pub mod verdict;
-
-pub mod crash;
+pub mod print;
 
 pub mod screen;
 

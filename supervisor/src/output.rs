@@ -1,16 +1,16 @@
-//! Results → files, each whole or not at all: written without a name, synced, named, and swapped with what had the name.
+//! Writes results as files, each whole or not at all.
 //!
 //! ```text
-//!  stage    create (no name) → write → fsync                    nothing to see yet
-//!  commit   link .kiln-….part → exchange with the target        of every file, the GLB last
-//!           → fsync of the folders → unlink of the old files    only now are the old files given up
+//!  stage    create (no name) → write → fsync                    nothing visible yet
+//!  commit   link .kiln-….part → exchange with the target        for every file, the GLB last
+//!           → fsync of the folders → unlink of the old files    only now are the old files lost
 //! ```
 //!
-//! What would take the place of a file that the job was given to read is refused before the first exchange ([`Given`]).
+//! A file that would replace one of the job's inputs is refused before the first exchange ([`Given`]).
 //!
-//! If anything fails before the folders are synced, every exchange is undone: a job that failed has changed nothing. A
-//! failed fsync is never repeated on the same file: the kernel has dropped the pages, and the second call would succeed.
-//! kill -9 or a power cut leaves each target whole, old or new, and at most a part, which the next run removes.
+//! If anything fails before the folders are synced, every exchange is undone, so a failed job changes nothing. A failed
+//! fsync is never repeated on the same file: the kernel has dropped the pages, and the second call would succeed. kill
+//! -9 or a power cut leaves each target whole, old or new, and at most a part, which the next run removes.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -24,7 +24,7 @@ use proto::place;
 use crate::error::JobError;
 use crate::failpoint::at;
 use crate::input::reason;
-use crate::reserve::lend;
+use crate::process::reserve::lend;
 
 use self::part::Part;
 
@@ -33,17 +33,16 @@ mod part;
 
 pub use self::given::{FileId, Given, named_twice};
 
-/// Bytes that are copied at once.
 const CHUNK: usize = 256 * 1024;
-/// A target that others keep making and removing meanwhile is given up after so many attempts.
+/// Attempts at a target that others keep creating and removing.
 const SWAPS: u32 = 8;
 
-/// A place for a result, seen to be writable.
+/// A checked, writable place for a result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     path: PathBuf,
     folder: PathBuf,
-    /// What it replaces.
+    /// The file that it replaces.
     old: Option<FileId>,
 }
 
@@ -51,10 +50,10 @@ impl Target {
     /// Checks, before any work, that `path` can be created or replaced.
     ///
     /// # Errors
-    /// One line that says what stands in the way.
+    /// One line that says what prevents it.
     pub fn check(path: &Path) -> Result<Self, Box<JobError>> {
         let old = fs::metadata(path);
-        // The name is tried, since without one a file would be written first.
+        // Tries the name, since otherwise a file would be written first.
         let long =
             (old.as_ref()).is_err_and(|error| error.kind() == io::ErrorKind::InvalidFilename);
         let fail = |code: Code, why: &str| {
@@ -98,16 +97,16 @@ impl Target {
         &self.path
     }
 
-    /// Whether it was this file that the target was to replace when it was checked.
+    /// Whether the target pointed to this file when it was checked.
     #[must_use]
     pub fn replaces(&self, file: FileId) -> bool {
         self.old == Some(file)
     }
 
-    /// Checks that it replaces nothing that was given to be read.
+    /// Checks that the target replaces no input.
     ///
     /// # Errors
-    /// It would.
+    /// It would replace one.
     pub fn spares(&self, given: &Given) -> Result<(), Box<JobError>> {
         if given.is_empty() {
             return Ok(());
@@ -122,15 +121,15 @@ impl Target {
     /// Copies `bytes` to a file beside the target and syncs it. Dropping the result removes the file.
     ///
     /// # Errors
-    /// The disk is full, or worse.
+    /// The disk is full or fails.
     pub fn stage(&self, bytes: &mut impl Read) -> Result<Staged, Box<JobError>> {
         self.write(bytes).map_err(|error| self.error(&error))
     }
 
-    /// A file beside the target, to be written bit by bit. Dropping it removes the file.
+    /// Begins a file beside the target, to be written in pieces. Dropping it removes the file.
     ///
     /// # Errors
-    /// The disk is full, or worse.
+    /// The disk is full or fails.
     pub fn begin(&self) -> Result<Growing, Box<JobError>> {
         self.create().map_err(|error| self.error(&error))
     }
@@ -174,7 +173,7 @@ impl Target {
     }
 }
 
-/// A file that is being written.
+/// A file being written.
 #[derive(Debug)]
 pub struct Growing {
     part: Part,
@@ -183,19 +182,19 @@ pub struct Growing {
 }
 
 impl Growing {
-    /// Adds bytes at its end.
+    /// Appends bytes.
     ///
     /// # Errors
-    /// The disk is full, or worse.
+    /// The disk is full or fails.
     pub fn push(&mut self, bytes: &[u8]) -> Result<(), Box<JobError>> {
         self.append(bytes)
             .map_err(|error| self.target.error(&error))
     }
 
-    /// It is complete.
+    /// Syncs the complete file.
     ///
     /// # Errors
-    /// The disk is full, or worse.
+    /// The disk is full or fails.
     pub fn finish(self) -> Result<Staged, Box<JobError>> {
         let target = self.target.clone();
         self.sync().map_err(|error| target.error(&error))
@@ -228,16 +227,16 @@ pub struct Staged {
 }
 
 impl Staged {
-    /// Gives the file its name, in place of whatever had it: nothing was given to be read.
+    /// Gives the file its name in place of any old file. For callers without inputs.
     ///
     /// # Errors
-    /// The system refuses; the old file is then still there.
+    /// The system refuses; the old file is then still in place.
     pub fn commit(self) -> Result<u64, Box<JobError>> {
         let size = self.size;
         commit([self], &Given::default()).map(|()| size)
     }
 
-    /// Bytes of the file.
+    /// Size of the file.
     #[must_use]
     pub fn size(&self) -> u64 {
         self.size
@@ -247,13 +246,13 @@ impl Staged {
         let target = &self.target.path;
         let swap = |name: &Path| -> io::Result<(Old, Option<File>)> {
             for _ in 0..SWAPS {
-                // The old file is ours until it is given up: its lock keeps it from being swept.
+                // The old file is ours until it is unlinked: the lock keeps it from being swept.
                 let lock = part::open_to_lock(target).and_then(|file| {
                     file.try_lock()?;
                     Ok(file)
                 });
                 match rename(name, target, RenameFlags::RENAME_EXCHANGE) {
-                    // A folder has come meanwhile, which an exchange does not mind.
+                    // A folder has appeared meanwhile, which an exchange would accept.
                     Ok(()) if fs::symlink_metadata(name)?.is_dir() => {
                         rename(name, target, RenameFlags::RENAME_EXCHANGE)?;
                         return Err(io::ErrorKind::IsADirectory.into());
@@ -262,11 +261,11 @@ impl Staged {
                     Err(Errno::ENOENT) => match rename(name, target, RenameFlags::RENAME_NOREPLACE)
                     {
                         Ok(()) => return Ok((Old::None, None)),
-                        // It has come meanwhile.
+                        // A file has appeared meanwhile.
                         Err(Errno::EEXIST) => {}
                         Err(errno) => return Err(errno.into()),
                     },
-                    // Network file systems and FUSE know the plain one only.
+                    // Network file systems and FUSE may only support the plain rename.
                     Err(Errno::EINVAL | Errno::ENOSYS | Errno::EOPNOTSUPP) => {
                         let old = if target.exists() {
                             Old::Lost
@@ -295,10 +294,10 @@ impl Staged {
     }
 }
 
-/// Names all files, in this order, or none. None takes the place of a file that was given to be read.
+/// Names all files, in this order, or none. Refuses to replace an input.
 ///
 /// # Errors
-/// The system refuses, or one of the old files was given; they are then still there.
+/// The system refuses, or an old file is an input; the old files are then still in place.
 pub fn commit(files: impl IntoIterator<Item = Staged>, given: &Given) -> Result<(), Box<JobError>> {
     let files: Vec<Staged> = files.into_iter().collect();
     (files.iter()).try_for_each(|file| file.target.spares(given))?;
@@ -344,18 +343,17 @@ pub fn commit(files: impl IntoIterator<Item = Staged>, given: &Given) -> Result<
     }
 }
 
-/// What a new file took the name from.
+/// What the new file replaced.
 #[derive(Debug)]
 enum Old {
-    /// Nothing.
     None,
-    /// A file, which has this name now.
+    /// A file, which now has this name.
     Kept(PathBuf),
-    /// A file that is gone: the file system knows no exchange.
+    /// A file that is lost, since the file system supports no exchange.
     Lost,
 }
 
-/// A file that has its name, and can lose it again.
+/// A file that was named, and can still be undone.
 #[derive(Debug)]
 struct Swapped {
     target: Target,
@@ -364,26 +362,26 @@ struct Swapped {
 }
 
 impl Swapped {
-    /// Gives up the old file.
+    /// Unlinks the old file.
     fn keep(self) {
         if let Old::Kept(name) = &self.old {
             part::remove(name);
         }
     }
 
-    /// Puts the old file back; `false` if that cannot be done.
+    /// Puts the old file back; `false` if that fails.
     fn undo(self) -> bool {
         let path = &self.target.path;
         match &self.old {
             Old::None => fs::remove_file(path).is_ok(),
             Old::Lost => false,
-            // The new file has no other name, so it goes with this.
+            // The new file has no other name, so this removes it.
             Old::Kept(name) => fs::rename(name, path).is_ok(),
         }
     }
 }
 
-/// The place is wrong, or the disk is full or fails.
+/// The code of an error: the place is wrong, or the disk is full or fails.
 fn code(error: &io::Error) -> Code {
     match place::is_wrong(error) {
         true => Code::OutputError,
@@ -395,10 +393,10 @@ fn rename(from: &Path, to: &Path, flags: RenameFlags) -> nix::Result<()> {
     renameat2(AT_FDCWD, from, AT_FDCWD, to, flags)
 }
 
-/// Makes names in a folder outlive a power cut.
+/// Makes names in a folder survive a power cut.
 pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
     match lend(|| File::open(folder))?.sync_all() {
-        // A file system that cannot do this for folders needs it not.
+        // File systems that cannot sync folders do not need it.
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
         other => other,
     }

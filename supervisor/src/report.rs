@@ -18,7 +18,8 @@ use proto::job::{
 };
 use proto::limits::MAX_TEXT_BYTES;
 use proto::message::{
-    AdapterInfo, BakeSummary, Code, Done, EncodeSummary, PhaseTime, PrepareSummary, Role,
+    AdapterInfo, BakeSummary, Code, CompareSummary, Done, EncodeSummary, PhaseTime, PrepareSummary,
+    Role,
 };
 use proto::pages::Pages;
 use proto::plan::BakePlan;
@@ -27,10 +28,9 @@ use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
 use crate::error::{Attempt, JobError};
+use crate::host::ladder::{Policy, Step};
 use crate::job::Spec;
-use crate::ladder::{Policy, Step};
 use crate::output::{self, Given, Target};
-use crate::serve::spec::JobSpec;
 use crate::words::{self, printable};
 
 /// Number of the schema.
@@ -86,12 +86,15 @@ pub struct Report {
     pub plan: Option<BakePlan>,
     /// Sizes, and how well the finished texture reproduces the held-out views.
     pub encode: Option<EncodeSummary>,
+    /// The figures of a comparison, which is shown and not written.
+    #[serde(skip)]
+    pub compare: Option<CompareSummary>,
     /// Why the job failed; `null` otherwise.
     pub error: Option<Box<JobError>>,
 }
 
 /// The options of the job, with defaults filled in.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Options {
     /// Path as given.
     #[serde(serialize_with = "path")]
@@ -234,27 +237,27 @@ fn replaceable(path: &Path) -> bool {
 impl Options {
     /// The options of a request, without its paths.
     #[must_use]
-    pub fn of(spec: &JobSpec) -> Self {
+    pub fn of(options: &crate::options::JobOptions) -> Self {
         Self {
             mesh: PathBuf::new(),
             views: PathBuf::new(),
             output: PathBuf::new(),
-            texture_size: spec.texture_size,
-            pages: spec.pages(),
-            repair: spec.repair(),
-            simplify: spec.simplify(),
-            keep_uvs: spec.keep_uvs,
-            quality: spec.quality,
-            blend: spec.blend,
-            refine: spec.refine,
-            device: spec.device(),
-            seed: spec.seed,
-            holdout: spec.holdout,
-            fallback: spec.fallback,
-            timeout_ms: spec.timeout_s * 1e3,
-            texture_format: spec.texture_format,
-            compress: spec.compress,
-            alpha_mode: spec.alpha_mode,
+            texture_size: options.texture_size,
+            pages: options.pages(),
+            repair: options.repair(),
+            simplify: options.simplify(),
+            keep_uvs: options.keep_uvs,
+            quality: options.quality,
+            blend: options.blend,
+            refine: options.refine,
+            device: options.device(),
+            seed: options.seed,
+            holdout: options.holdout,
+            fallback: options.fallback,
+            timeout_ms: options.timeout_s * 1e3,
+            texture_format: options.texture_format,
+            compress: options.compress,
+            alpha_mode: options.alpha_mode,
         }
     }
 }
@@ -263,28 +266,12 @@ impl Report {
     /// The report of a job that has not begun.
     #[must_use]
     pub fn new(spec: &Spec) -> Self {
-        let options = Options {
+        Self::of(Options {
             mesh: spec.mesh.path.clone(),
             views: spec.views.path.clone(),
             output: (spec.glb.as_ref()).map_or_else(PathBuf::new, |glb| glb.path().to_path_buf()),
-            texture_size: spec.texture_size,
-            pages: spec.form.pages,
-            repair: spec.repair,
-            simplify: spec.simplify,
-            keep_uvs: spec.keep_uvs,
-            quality: spec.quality,
-            blend: spec.blend,
-            refine: spec.refine,
-            device: spec.device.clone(),
-            seed: spec.seed,
-            holdout: spec.holdout,
-            fallback: spec.fallback,
-            timeout_ms: spec.timeout.as_secs_f64() * 1e3,
-            texture_format: spec.form.texture,
-            compress: spec.form.compress,
-            alpha_mode: spec.form.alpha,
-        };
-        Self::of(options)
+            ..Options::of(&spec.options)
+        })
     }
 
     /// The report of a job with these options that has not begun.
@@ -312,6 +299,7 @@ impl Report {
             bake: None,
             plan: None,
             encode: None,
+            compare: None,
             error: None,
         }
     }
@@ -356,9 +344,8 @@ impl Report {
             Done::Prepare(summary) => (Role::Prepare, &summary.times),
             Done::Bake(summary) => (Role::Bake, &summary.times),
             Done::Encode(summary) => (Role::Encode, &summary.times),
+            Done::Compare(summary) => (Role::Prepare, &summary.times),
             Done::Plan(_) => (Role::Bake, &Vec::new()),
-            // A comparison is not part of a job.
-            Done::Compare(_) => return,
         };
         self.roles.retain(|entry| entry.role != role);
         self.stages.retain(|entry| entry.role != role);
@@ -392,7 +379,7 @@ impl Report {
                 self.psnr.holdout_db = summary.holdout_psnr_db;
                 self.encode = Some(summary);
             }
-            Done::Compare(_) => {}
+            Done::Compare(summary) => self.compare = Some(summary),
         }
     }
 

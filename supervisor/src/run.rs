@@ -1,4 +1,4 @@
-//! Command line → exit code: sets up log and runtime, then runs the command.
+//! Runs the command line: sets up logging and the runtime, runs the command, and returns the exit code.
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -11,13 +11,15 @@ use tokio::runtime::{Builder, Runtime};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
-use crate::child::kin;
 use crate::cli::{self, Command, Refusal};
 use crate::error::JobError;
+use crate::job::many;
+use crate::process::child::kin;
+use crate::process::reserve;
 use crate::screen::{self, Voice};
-use crate::{doctor, many, panics, reserve, serve, signals};
+use crate::{doctor, panics, serve, signals};
 
-/// Runs the command that the arguments name, and gives the program's exit code.
+/// Runs the command that the arguments name, and returns the program's exit code.
 #[must_use]
 pub fn run() -> ExitCode {
     let bars = MultiProgress::new();
@@ -40,7 +42,7 @@ pub fn run() -> ExitCode {
 
 fn carry_out(command: Command, bars: &MultiProgress) -> ExitCode {
     let (json, voice) = command.tone();
-    // Single-threaded, and the main thread: see the crate's head.
+    // Single-threaded, on the main thread: see the crate's head.
     let runtime = match runtime() {
         Ok(runtime) => runtime,
         Err(error) => return fail(&error, json),
@@ -62,15 +64,14 @@ fn carry_out(command: Command, bars: &MultiProgress) -> ExitCode {
             ..
         } => {
             let listener = |name: &str| screen::listener_of(json, voice, name);
-            let all = many::all(
-                specs,
+            let plan = many::Plan {
                 parallel,
-                (spares, bakes),
+                spares,
+                bakes,
                 memory_limit,
                 pipelines,
-                listener,
-            );
-            let code = runtime.block_on(all);
+            };
+            let code = runtime.block_on(many::all(specs, plan, listener));
             ExitCode::from(code)
         }
         Command::Remote(task) => {
@@ -84,13 +85,12 @@ fn carry_out(command: Command, bars: &MultiProgress) -> ExitCode {
             ExitCode::from(runtime.block_on(doctor::run(&baker, json)))
         }
     };
-    // A thread that waits for a network file system may wait for ever, and a process that cannot be killed may stay for ever:
-    // nothing waits for them.
+    // Waits for nothing: a thread on a network file system, or a process that cannot be killed, may never end.
     runtime.shutdown_background();
     code
 }
 
-/// The runtime, beside which a file that grows too large is an error and no end by a signal.
+/// Creates the runtime. Writes beyond the file size limit become errors instead of a deadly signal.
 fn runtime() -> Result<Runtime, Box<JobError>> {
     let built = Builder::new_current_thread().enable_all().build();
     let runtime =
@@ -105,7 +105,7 @@ fn runtime() -> Result<Runtime, Box<JobError>> {
     Ok(runtime)
 }
 
-/// Tells why a command does not begin, once its jobs have left their reports.
+/// Reports why a command does not start, after its jobs have written their reports.
 fn refused(refusal: &Refusal) -> ExitCode {
     match runtime() {
         Ok(_runtime) => refusal.leave_reports(),
@@ -123,7 +123,7 @@ fn fail(error: &JobError, json: bool) -> ExitCode {
     ExitCode::from(error.exit_code)
 }
 
-/// Each view costs a descriptor, and the usual soft limit is 1024.
+/// Raises the soft limit: each view needs a descriptor, and the usual limit is 1024.
 fn raise_file_limit() {
     let raised = getrlimit(Resource::RLIMIT_NOFILE)
         .and_then(|(_, hard)| setrlimit(Resource::RLIMIT_NOFILE, hard, hard));
@@ -132,11 +132,11 @@ fn raise_file_limit() {
     }
 }
 
-/// Log events go to standard error, past the bars; `KILN_LOG` overrides what the flags choose.
+/// Sends log events to standard error, past the progress bars. `KILN_LOG` overrides the flags.
 fn log(json: bool, voice: Voice, bars: &MultiProgress) {
     let preset = match voice {
         Voice::Quiet => "off",
-        // Workers' warnings arrive as packets and their last lines with an error: no need to show them twice.
+        // Workers' warnings arrive as packets, and their last lines with an error: not shown twice.
         Voice::Normal => "error,child=off",
         Voice::Verbose => "debug",
     };
@@ -154,7 +154,7 @@ fn log(json: bool, voice: Voice, bars: &MultiProgress) {
     }
 }
 
-/// Writes to standard error while the bars step aside.
+/// Writes to standard error while the bars are hidden.
 struct PastBars(MultiProgress);
 
 impl<'a> MakeWriter<'a> for PastBars {

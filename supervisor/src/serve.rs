@@ -1,4 +1,5 @@
-//! The sidecar: HTTP over a Unix socket → jobs that survive this process, run by the same supervisor as `kiln bake`.
+//! The sidecar: accepts jobs by HTTP over a Unix socket and runs them with the same supervisor as `kiln bake`. Accepted
+//! jobs survive this process.
 //!
 //! ```text
 //!  listen ─► guard ─► api ──► store (accepted only once it is on disk)
@@ -7,8 +8,8 @@
 //!                    board ◄── schedule ──► job::run, several at once
 //! ```
 //!
-//! All of it runs on the one thread of the supervisor, but for the store's writer: the sidecar decodes nothing and waits for
-//! disks elsewhere.
+//! Everything but the store's writer runs on the supervisor's one thread. The sidecar decodes nothing and leaves
+//! blocking disk work to other threads.
 
 pub mod api;
 
@@ -24,6 +25,8 @@ pub mod listen;
 
 mod metrics;
 
+mod options;
+
 pub mod page;
 
 pub mod problem;
@@ -38,14 +41,10 @@ pub mod service;
 
 pub mod slots;
 
-pub mod spec;
-
 pub mod steady;
 
 mod work;
 
-use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -63,53 +62,30 @@ use tokio::task::LocalSet;
 
 use self::guard::Guard;
 use self::listen::{Peer, Sockets, Stream};
+use self::service::notify;
 use self::slots::{Seat, Slots};
 use self::steady::{Awaited, Steady};
 use crate::error::JobError;
+use crate::print;
 use crate::signals::Signals;
+
+pub use options::Options;
 
 /// For a request's head to come, the silence before it included.
 const HEAD: Duration = Duration::from_secs(15);
-/// For others to end what they hold, where a connection cannot be accepted.
+/// Pause after a connection could not be accepted, in which others may close theirs.
 const PAUSE: Duration = Duration::from_millis(50);
-/// For answers under way when the sidecar leaves.
+/// Time for answers in progress at shutdown.
 const LAST_ANSWERS: Duration = Duration::from_secs(2);
-/// For running jobs when the sidecar leaves; a second signal ends it.
+/// Time for running jobs at shutdown; a second signal ends it.
 const DRAIN: Duration = Duration::from_secs(20);
-
-/// What the command line says.
-#[derive(Clone, Debug)]
-#[expect(missing_docs, reason = "the flags of kiln serve, which explains them")]
-pub struct Options {
-    pub socket: PathBuf,
-    pub tcp: Option<SocketAddr>,
-    pub token: Option<String>,
-    pub allow_uid: Vec<u32>,
-    pub store: PathBuf,
-    pub roots: Vec<PathBuf>,
-    pub parallel: Option<usize>,
-    pub bakes: usize,
-    pub spares: usize,
-    pub nice: u8,
-    pub memory_limit: Option<u64>,
-    pub vram_budget: Option<u64>,
-    pub queue_jobs: u64,
-    pub client_jobs: Option<u64>,
-    pub queue_bytes: u64,
-    pub keep: Duration,
-    pub keep_bytes: Option<u64>,
-    pub pipelines: Option<PathBuf>,
-    pub sandbox: bool,
-    pub baker: PathBuf,
-    pub stall: Option<Duration>,
-}
 
 /// Serves until a signal ends it, and gives the exit code: 0 only where it was told to leave.
 pub async fn run(options: Options) -> u8 {
     match serve(options).await {
         Ok(()) => exit::OK,
         Err(error) => {
-            crate::screen::complain(&error);
+            print::complain(&error);
             error.exit_code
         }
     }
@@ -122,19 +98,19 @@ async fn serve(options: Options) -> Result<(), Box<JobError>> {
         uids: options.allow_uid.clone(),
         token: options.token.clone(),
     });
-    // The store first: whoever can connect finds everything as it was.
+    // The store first, so that a client that can connect finds all earlier jobs.
     let (service, scheduler) = schedule::open(&options)?;
     let sockets = Sockets::open(&options.socket, options.tcp)?;
     for place in sockets.places() {
         tracing::info!("listens at {place}");
-        crate::screen::say(&format!("listens at {place}"));
+        print::say(&format!("listens at {place}"));
         if cfg!(feature = "page") && place.starts_with("http://") {
-            crate::screen::say(&format!(
+            print::say(&format!(
                 "its page: {place}/#token=TOKEN, with what is in the token file; without, it asks"
             ));
         }
     }
-    crate::screen::say("serves");
+    print::say("serves");
     notify(&[sd_notify::NotifyState::Ready]);
     let router = api::router(service.clone(), Arc::clone(&guard));
     let graceful = GracefulShutdown::new();
@@ -167,7 +143,7 @@ async fn serve(options: Options) -> Result<(), Box<JobError>> {
     local
         .run_until(async {
             let ended = tokio::select! {
-                // Ends only once it was told to leave, and everything is in the store.
+                // Ends only once it was told to exit and everything is in the store.
                 ended = work => ended,
                 () = accept(&sockets, &guard, &router, &graceful) => unreachable!("accepts for ever"),
                 () = async { leave.await; std::future::pending::<()>().await } => unreachable!("waits for the scheduler"),
@@ -181,6 +157,10 @@ async fn serve(options: Options) -> Result<(), Box<JobError>> {
         .await
 }
 
+#[expect(
+    clippy::infinite_loop,
+    reason = "its caller drops it when the sidecar drains"
+)]
 async fn accept(sockets: &Sockets, guard: &Guard, router: &Router, graceful: &GracefulShutdown) {
     let slots = Slots::new();
     loop {
@@ -188,7 +168,7 @@ async fn accept(sockets: &Sockets, guard: &Guard, router: &Router, graceful: &Gr
             Ok(accepted) => accepted,
             Err(error) => {
                 tracing::warn!(%error, "a connection was not accepted");
-                // Out of descriptors, most likely: others end theirs.
+                // Most likely out of descriptors: makes idle connections close theirs.
                 slots.give_way();
                 tokio::time::sleep(PAUSE).await;
                 continue;
@@ -234,11 +214,4 @@ async fn converse(
         .header_read_timeout(HEAD)
         .serve_connection(io, service);
     watcher.watch(connection).await
-}
-
-/// Tells systemd, if it started this.
-fn notify(states: &[sd_notify::NotifyState<'_>]) {
-    if let Err(error) = sd_notify::notify(states) {
-        tracing::debug!(%error, "systemd is not told");
-    }
 }

@@ -1,4 +1,4 @@
-//! The signals that end a job, as one stream, in the order of arrival.
+//! Receives the signals that end a job, as one stream in order of arrival.
 
 use nix::sys::signal::Signal;
 use proto::message::Code;
@@ -6,7 +6,7 @@ use tokio::signal::unix::{Signal as SignalStream, SignalKind, signal};
 
 use crate::error::JobError;
 
-/// See the head of this file.
+/// The stream of signals.
 #[derive(Debug)]
 pub struct Signals {
     interrupt: SignalStream,
@@ -14,9 +14,8 @@ pub struct Signals {
     hangup: SignalStream,
 }
 
-/// From here on, a write beyond the largest file that this process may make (`ulimit -f`) fails with `EFBIG` instead of
-/// ending the process. Programs that it starts have the signal's default again, since a handler does not outlive
-/// `exec`.
+/// Makes a write beyond the file size limit (`ulimit -f`) fail with `EFBIG` instead of ending the process. Programs
+/// that this process starts get the default again, since a handler does not survive `exec`.
 ///
 /// # Errors
 /// The system has no room for a handler.
@@ -25,7 +24,7 @@ pub fn outlive_large_files() -> std::io::Result<()> {
 }
 
 impl Signals {
-    /// Listens to the signals; from here on they do not end this process.
+    /// Starts listening. From here on, these signals do not end this process.
     ///
     /// # Errors
     /// The system has no room for a handler.

@@ -1,20 +1,24 @@
-//! What the sidecar keeps on disk: accepted jobs, their uploads and their results, across kill -9 and power cuts.
+//! Keeps the sidecar's accepted jobs, their uploads and their results on disk, across kill -9 and power cuts.
 //!
 //! ```text
 //!  STORE/            0700, no other access
 //!    lock            flock: one process at a time
-//!    store.sqlite    WAL, synchronous=FULL: what is true
-//!    spool/          uploads under way, and damaged ones set aside; emptied at open
+//!    store.sqlite    the database: WAL, synchronous=FULL
+//!    spool/          unfinished uploads and damaged blobs; emptied at open
 //!    blobs/ab/ab…    uploads by their SHA-256, read-only
-//!    jobs/ID/        results of a job, and until its end input/NAME: hard links to its blobs
+//!    jobs/ID/        results of a job; until it ends also input/NAME, hard links to its blobs
 //! ```
 //!
-//! Invariants: an answer is given after the commit that it tells of is synced; a file is synced and has its name before a
-//! row tells of it, and loses its name after no row does; so after any end of the process rows are right, and what files
-//! are too many is removed at the next open. A job has one terminal state, for ever. Nothing here knows of HTTP.
+//! Invariants:
 //!
-//! One thread owns the database ([`writer`]): what waits is one transaction. A request whose future is dropped may have
-//! been carried out: whoever must know (of an accepted job, say) awaits it in a task of its own.
+//! - A request is answered only after its commit is synced.
+//! - A file is synced and named before a row refers to it. It is removed only after no row refers to it. So rows are
+//!   right after any end of the process, and the next open removes surplus files.
+//! - A job reaches exactly one terminal state.
+//!
+//! One thread owns the database ([`writer`]) and commits all waiting writes as one transaction. A request whose future
+//! is dropped may still be carried out. A caller that must know the outcome awaits it in a task of its own. Nothing
+//! here knows HTTP.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -50,42 +54,44 @@ mod marks;
 mod names;
 mod place;
 mod recover;
+mod rows;
+
 mod schema;
 mod scrub;
 mod upload;
 mod writer;
 
-/// What was found at open, and what was put right.
+/// What opening the store found and repaired.
 #[derive(Clone, Debug, Default)]
 pub struct Recovered {
-    /// Jobs that wait, in the order of their acceptance.
+    /// Queued jobs, in the order of acceptance.
     pub queued: Vec<Waiting>,
-    /// How many of them ran when the process ended.
+    /// How many of them were running when the process ended.
     pub restarted: u64,
-    /// Jobs of any state.
+    /// Jobs in any state.
     pub stored: u64,
-    /// Half uploads that were removed.
+    /// Unfinished uploads that were removed.
     pub uploads: u64,
-    /// Job folders of no job, or of one that starts anew, that were removed.
+    /// Removed job folders that belonged to no job, or to one that starts afresh.
     pub folders: u64,
-    /// Blobs without a row that were removed.
+    /// Removed blobs that had no row.
     pub stray_blobs: u64,
-    /// Rows of blobs that are not there, or are cut short, that were removed.
+    /// Removed rows whose blob was missing or truncated.
     pub lost_blobs: u64,
 }
 
-/// What was removed by [`Store::expire`].
+/// What [`Store::expire`] removed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Expired {
-    /// Jobs, with their results.
+    /// Jobs, together with their results.
     pub jobs: Vec<JobId>,
-    /// How many uploads.
+    /// Number of uploads.
     pub blobs: u64,
-    /// Bytes of both.
+    /// Bytes of results and uploads.
     pub bytes: u64,
 }
 
-/// See the head of this file.
+/// A handle to an open store; see the head of this file.
 #[derive(Clone, Debug)]
 pub struct Store {
     shared: Arc<Shared>,
@@ -93,10 +99,11 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens the store in `folder`, or makes it there, and puts right what a sudden end left.
+    /// Opens the store in `folder`, creates it if needed, and repairs what a sudden end left.
     ///
     /// # Errors
-    /// Another process has it; it is damaged or newer; the folder is open to others or holds other things; the disk fails.
+    /// Another process has the store open; it is damaged or newer; the folder is accessible to others or holds foreign
+    /// files; the disk fails.
     pub fn open(
         folder: &Path,
         limits: Limits,
@@ -112,19 +119,19 @@ impl Store {
         Ok((Self { shared, writer }, recovered))
     }
 
-    /// Its folder.
+    /// The store's folder.
     #[must_use]
     pub fn folder(&self) -> &Path {
         self.shared.place.root()
     }
 
-    /// The last write came through.
+    /// Whether the last write succeeded.
     #[must_use]
     pub fn healthy(&self) -> bool {
         self.shared.healthy.load(Ordering::Relaxed)
     }
 
-    /// Writes and syncs something of no meaning, so that a store that failed can be seen to be well again.
+    /// Writes and syncs a dummy row, which shows whether a store that failed has recovered.
     ///
     /// # Errors
     /// The disk fails.
@@ -140,7 +147,7 @@ impl Store {
         Ok(())
     }
 
-    /// For how long no [`Store::probe`] has come through.
+    /// Time since the last successful [`Store::probe`].
     #[must_use]
     pub fn unproved(&self) -> Option<Duration> {
         let probed = self.shared.probed.lock();
@@ -148,8 +155,7 @@ impl Store {
         probed.map(|at| at.elapsed())
     }
 
-    /// Whether its folder and its files are still where they were, and can be written as far as the file system tells:
-    /// cheap, and without a write.
+    /// Checks, cheaply and without a write, that the store's folder and files are still in place and look writable.
     ///
     /// # Errors
     /// [`StoreError::Lost`].
@@ -157,26 +163,27 @@ impl Store {
         self.shared.marks.check()
     }
 
-    /// Room of its file system.
+    /// Size and free space of the store's file system.
     ///
     /// # Errors
-    /// The system does not tell.
+    /// The system cannot tell.
     pub fn space(&self) -> Result<Space, StoreError> {
         Space::of(self.folder())
     }
 
-    /// Carries out what waits, and closes the database and the lock. Other handles find the store closed.
+    /// Carries out waiting requests, then closes the database and releases the lock. Other handles find the store
+    /// closed.
     ///
     /// # Errors
-    /// It was closed before.
+    /// The store is already closed.
     pub async fn close(self) -> Result<(), StoreError> {
         self.writer.close().await
     }
 
-    /// Queues a job, unless its client has asked for it before. Once this answers, the job outlives a power cut.
+    /// Queues a job, unless its client asked for it before. Once this returns, the job survives a power cut.
     ///
     /// # Errors
-    /// A bound of the queue, too little room, blobs that are not there, a bad name; the disk fails.
+    /// A limit of the queue is reached, space is short, a blob is missing, or a name is bad; the disk fails.
     pub async fn accept(&self, job: NewJob) -> Result<Accepted, StoreError> {
         names::check(&job.inputs)?;
         let limit = self.shared.limits.spec_bytes;
@@ -194,11 +201,11 @@ impl Store {
         })
     }
 
-    /// Whether [`Store::accept`] would take a job of this client under this key, as far as can be told before its inputs are
-    /// there.
+    /// Whether [`Store::accept`] would take a job of this client under this key, as far as can be told without its
+    /// inputs.
     ///
     /// # Errors
-    /// A bound of the queue is reached; the disk fails.
+    /// A limit of the queue is reached; the disk fails.
     pub async fn admits(&self, client: &str, key: &str) -> Result<(), StoreError> {
         let (client, key) = (client.to_owned(), key.to_owned());
         let work = move |db: &Connection, shared: &Shared| {
@@ -207,29 +214,29 @@ impl Store {
         self.writer.read(work).await?
     }
 
-    /// A queued job runs from now on; its starts count one more.
+    /// Marks a queued job as running and counts the start.
     ///
     /// # Errors
-    /// There is no such job, or it is not queued; the disk fails.
+    /// The job does not exist or is not queued; the disk fails.
     pub async fn begin(&self, id: JobId) -> Result<Job, StoreError> {
         let work = move |desk: &mut Desk<'_>| jobs::begin(desk, id, desk.shared.time.now());
         self.writer.write(work).await
     }
 
-    /// A running job waits again, before all that were accepted after it.
+    /// Puts a running job back into the queue, ahead of all that were accepted after it.
     ///
     /// # Errors
-    /// There is no such job, or it does not run; the disk fails.
+    /// The job does not exist or is not running; the disk fails.
     pub async fn requeue(&self, id: JobId) -> Result<(), StoreError> {
         let work = move |desk: &mut Desk<'_>| jobs::requeue(desk, id);
         self.writer.write(work).await
     }
 
-    /// A job reaches its end: its only one. Its artifacts lie in its folder already, synced.
+    /// Ends a job, once and for all. Its artifacts must already be in its folder, synced.
     ///
     /// # Errors
-    /// There is no such job; it has an end already, or is to succeed and does not run; an artifact is not there; the disk
-    /// fails. Nothing is changed then.
+    /// The job does not exist, has ended already, or is to succeed without running; an artifact is missing; the disk
+    /// fails. Nothing changes then.
     pub async fn finish(&self, id: JobId, end: End) -> Result<Job, StoreError> {
         let work = move |desk: &mut Desk<'_>| {
             let now = desk.shared.time.now();
@@ -238,7 +245,7 @@ impl Store {
         Ok(self.shown(self.writer.write(work).await?))
     }
 
-    /// A job.
+    /// Reads a job.
     ///
     /// # Errors
     /// [`StoreError::NotFound`], [`StoreError::Gone`]; the disk fails.
@@ -247,7 +254,7 @@ impl Store {
         Ok(self.shown(job))
     }
 
-    /// Jobs in one state, or in any, the newest first; those older than `before`, which need not exist any more.
+    /// Lists jobs in one state, or in any, newest first, starting below `before`. That job need not exist any more.
     ///
     /// # Errors
     /// The disk fails.
@@ -260,7 +267,7 @@ impl Store {
         self.list_of(None, state, before, limit).await
     }
 
-    /// [`Store::list`] of one client's jobs.
+    /// As [`Store::list`], for one client's jobs.
     ///
     /// # Errors
     /// The disk fails.
@@ -277,7 +284,7 @@ impl Store {
         self.writer.read(work).await
     }
 
-    /// What waits.
+    /// The number and input size of all queued jobs.
     ///
     /// # Errors
     /// The disk fails.
@@ -285,7 +292,7 @@ impl Store {
         self.writer.read(|db, _| jobs::queue(db)).await
     }
 
-    /// Queued jobs before this one; none if it does not wait.
+    /// The number of queued jobs before this one; `None` if it is not queued.
     ///
     /// # Errors
     /// The disk fails.
@@ -293,7 +300,7 @@ impl Store {
         self.writer.read(move |db, _| jobs::position(db, id)).await
     }
 
-    /// The model of a job was handed out: from now on it is kept no longer than others.
+    /// Records that a job's model was fetched: from now on the job gets no extra time.
     ///
     /// # Errors
     /// The disk fails.
@@ -302,17 +309,17 @@ impl Store {
         self.writer.write(work).await
     }
 
-    /// Its end in the wall clock's time.
+    /// Converts the job's end to wall-clock time.
     fn shown(&self, job: Job) -> Job {
         let expires_ms = job.expires_ms.map(|ms| self.shared.time.shown(ms));
         Job { expires_ms, ..job }
     }
 
-    /// Removes a job that does not run, with its results; gives the state that it had. Its id is known as gone from then on,
-    /// and its idempotency key is free.
+    /// Removes a job that is not running, with its results, and returns its last state. Its id is reported as gone from
+    /// then on, and its idempotency key is free.
     ///
     /// # Errors
-    /// There is no such job, or it runs; the disk fails.
+    /// The job does not exist or is running; the disk fails.
     pub async fn forget(&self, id: JobId) -> Result<State, StoreError> {
         let work = move |desk: &mut Desk<'_>| {
             let now = desk.shared.time.now();
@@ -321,7 +328,7 @@ impl Store {
         self.writer.write(work).await
     }
 
-    /// The folder of a job, for its results. It is made if need be, and outlives a power cut.
+    /// The folder for a job's results. It is created if needed, and synced.
     ///
     /// # Errors
     /// The disk fails.
@@ -330,24 +337,24 @@ impl Store {
         blocking(move || shared.place.make_job(id)).await
     }
 
-    /// Where an artifact of a job lies.
+    /// The path of an artifact.
     #[must_use]
     pub fn artifact_path(&self, id: JobId, artifact: &Artifact) -> PathBuf {
         self.shared.place.job(id).join(&artifact.name)
     }
 
-    /// Makes the input folder of a job anew, with its blobs under their names, and gives its path. It goes when the job ends.
-    /// The files are hard links, and copies where the file system has no more of those.
+    /// Rebuilds a job's input folder, with its blobs under their names, and returns its path. The folder is removed
+    /// when the job ends. Files are hard links, or copies where the file system allows no more links.
     ///
     /// # Errors
-    /// There is no such job; blobs are not there any more, or are cut short; the disk fails.
+    /// The job does not exist; a blob is missing or truncated; the disk fails.
     pub async fn materialise(&self, id: JobId) -> Result<PathBuf, StoreError> {
         let inputs = self.writer.read(move |db, _| jobs::inputs(db, id)).await?;
         let shared = Arc::clone(&self.shared);
         blocking(move || blobs::materialise(&shared.place, id, &inputs)).await
     }
 
-    /// The size of a blob, if it is there. It is kept for a while from now on, as if it had been uploaded again.
+    /// The size of a blob, if it is stored. Asking renews its retention, as a new upload would.
     ///
     /// # Errors
     /// The disk fails.
@@ -357,7 +364,7 @@ impl Store {
             .read(move |db, _| blobs::find(db, digest))
             .await?;
         let Some(kept) = found else { return Ok(None) };
-        // A row is not enough: without its file the bytes must be sent again.
+        // A row is not enough: without the file, the client must send the bytes again.
         let shared = Arc::clone(&self.shared);
         let sizes =
             blocking(move || Ok(blobs::sizes(&shared.place, std::iter::once(digest)))).await?;
@@ -365,7 +372,7 @@ impl Store {
             tracing::error!(%digest, "the file of an upload is gone or cut short: it must be sent again");
             return Ok(None);
         }
-        // Most of the time that it would be kept unused is still to come: no write is needed for that.
+        // Most of the retention time is still left, so no write is needed.
         let now = self.shared.time.now();
         if kept.used_ms < now.ms.saturating_sub(self.shared.limits.keep_unused_ms / 4) {
             let work = move |desk: &mut Desk<'_>| match blobs::find(desk.db, digest)? {
@@ -377,22 +384,22 @@ impl Store {
         Ok(Some(kept.bytes))
     }
 
-    /// Where a blob lies, if it is there.
+    /// The path at which a blob is stored, if it is.
     #[must_use]
     pub fn blob_path(&self, digest: Digest) -> PathBuf {
         self.shared.place.blob(digest)
     }
 
-    /// Begins an upload; `announced` is its size, where that is known.
+    /// Begins an upload. `announced` is its size in bytes, if known.
     ///
     /// # Errors
-    /// It is larger than an upload may be; too little room; the disk fails.
+    /// The upload exceeds its limit; space is short; the disk fails.
     pub async fn upload(&self, announced: Option<u64>) -> Result<Upload, StoreError> {
         Upload::begin(self.writer.clone(), Arc::clone(&self.shared), announced).await
     }
 
-    /// Removes finished jobs that are past their time and uploads that nobody has used for long; then, as long as more is
-    /// kept than may be, the jobs that finished first with what only they used, and at last unused uploads.
+    /// Removes finished jobs and unused uploads past their time. While more than the limit is kept, also removes the
+    /// jobs that finished first, with the uploads that only they used, and finally unused uploads.
     ///
     /// # Errors
     /// The disk fails.

@@ -140,6 +140,19 @@ pub fn printable_lines(text: &str, limit: usize) -> String {
     text
 }
 
+/// An error with its causes on one line.
+#[must_use]
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}
+
 /// The word by which JSON and the flags name a choice.
 #[must_use]
 pub fn word(choice: &impl Serialize) -> String {

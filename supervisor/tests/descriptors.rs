@@ -8,11 +8,13 @@ use nix::libc::EMFILE;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use proto::message::{Phase, Role, Root, Table};
 use supervisor::cli::{self, Command};
-use supervisor::ladder::Rung;
-use supervisor::opener::Opener;
-use supervisor::stock::{Stock, StockError};
-use supervisor::verdict::{Ending, Exit, LastWords, fault};
-use supervisor::{crash, output, reserve};
+use supervisor::host::ladder::Rung;
+use supervisor::job::crash;
+use supervisor::output;
+use supervisor::process::opener::Opener;
+use supervisor::process::reserve;
+use supervisor::process::table_store::{TableStore, TableStoreError};
+use supervisor::process::verdict::{Ending, Exit, LastWords, fault};
 
 /// As row 53 of the failures has it.
 const LIMIT: u64 = 128;
@@ -86,12 +88,18 @@ fn what_was_accepted_is_ended_well_without_a_descriptor_left() {
         memory_kill: None,
         last: LastWords::default(),
     };
-    let kept = crash::keep(&spec, &ending, &fault(&ending), &Rung::default(), 7, &[]);
+    let kept = crash::keep(&crash::Death {
+        spec: &spec,
+        ending: &ending,
+        fault: &fault(&ending),
+        rung: &Rung::default(),
+        pid: 7,
+        tail: &[],
+    });
     assert!(kept.expect("a folder").join("crash.json").is_file());
 
     // A file that prepare asks for.
-    let inputs = [&spec.mesh, &spec.views];
-    let question = Opener::default().admit(inputs, Root::Mesh, "mesh.glb".to_owned(), 9);
+    let question = Opener::default().admit(Some(&spec.mesh), Root::Mesh, "mesh.glb".to_owned(), 9);
     let opened = runtime.block_on(question.expect("the first").answer());
     assert_eq!(opened.outcome, Ok(3));
     drop(opened);
@@ -99,13 +107,13 @@ fn what_was_accepted_is_ended_well_without_a_descriptor_left() {
     // A small job's tables, until it hoards: then it is refused, and says what for.
     reserve::refill();
     assert!(spent(), "what was given back is in the reserve again");
-    let mut stock = Stock::new(256);
+    let mut tables = TableStore::new(256);
     let granted: Vec<_> = (0..LIMIT as u32)
         .map_while(|index| {
-            stock
+            tables
                 .allocate(Role::Prepare, Table::View(index), 4096)
                 .map_err(|error| {
-                    let StockError::Memory(error) = error else {
+                    let TableStoreError::Memory(error) = error else {
                         panic!("{error}");
                     };
                     assert!(reserve::Shortage::of_descriptors(&error), "{error}");
@@ -114,7 +122,7 @@ fn what_was_accepted_is_ended_well_without_a_descriptor_left() {
         })
         .collect();
     assert_eq!(granted.len(), HELD);
-    drop((granted, stock));
+    drop((granted, tables));
 
     // Everything came back, and the reserve with it.
     drop(held);

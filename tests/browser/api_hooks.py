@@ -64,8 +64,9 @@ def name_inputs(body: Dict[str, Any]) -> None:
         if isinstance(source, dict) and "files" in source:
             # A schema counts characters, a file system bytes.
             names = [name for name in source["files"] if len(name.encode()) <= 255] or ["mesh.obj"]
-            # Nor can it say that no file is another's folder.
-            names = [name for name in names if not any(name.startswith(other + "/") for other in names)]
+            # Nor can it say that no file is another's folder, or another's name with "./" in it.
+            plain = {"/".join(part for part in name.split("/") if part not in ("", ".")): name for name in names}
+            names = [name for path, name in plain.items() if not any(path.startswith(other + "/") for other in plain)]
             source["files"], source["main"] = dict.fromkeys(names, BLOB), names[0]
         elif isinstance(source, dict) and "path" in source:
             source["path"] = os.environ["KILN_TEST_PATH"]

@@ -372,7 +372,7 @@ class Trouble(PageTest):
         expect(page.locator(".missing")).to_have_count(0)
         page.fill("#opt-holdout", "4096")
         page.get_by_role("button", name="Bake", exact=True).click()
-        expect(page.locator("#opt-holdout-error")).to_have_text(re.compile("must be below"))
+        expect(page.locator("#opt-holdout-error")).to_have_text(re.compile("must be a whole number below"))
         expect(page.locator("#opt-holdout")).to_be_focused()
         expect(page.locator("#opt-holdout")).to_have_attribute("aria-invalid", "true")
         self.check_quiet(allowed=r"status of 422 .*/v1/jobs")

@@ -5,11 +5,12 @@
 
 use std::f64::consts::PI;
 use std::fmt::Write as _;
-use std::fs::{self, File};
-use std::io::BufWriter;
+use std::fs;
 use std::path::Path;
 
 use serde_json::{Value, json};
+
+use crate::picture::Picture;
 
 /// A point or direction.
 pub type Vector = [f64; 3];
@@ -42,7 +43,6 @@ impl Channel {
     ];
 
     /// Its key in `transforms.json`.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Base => "base",
@@ -60,7 +60,6 @@ impl Channel {
     }
 
     /// The value at a point of the unit ball: components in 0-1, or a unit vector for [`Channel::Normal`].
-    #[must_use]
     pub fn at(self, [x, y, z]: Vector) -> Vector {
         let wave = |of: f64| 0.5 + 0.4 * of.sin();
         match self {
@@ -144,9 +143,6 @@ const RAYS: usize = 4;
 
 impl Views {
     /// Writes `mesh.obj`, `transforms.json` and all pictures into `folder`; each channel has a folder of its name.
-    ///
-    /// # Panics
-    /// If they cannot be written.
     pub fn write(&self, folder: &Path) {
         fs::write(folder.join("mesh.obj"), self.mesh()).expect("a mesh");
         for channel in self.channels.iter().chain(&[Channel::Base]) {
@@ -280,16 +276,17 @@ impl Views {
             let all = mean.into_iter().chain([alpha]).take(width);
             bytes.extend(all.map(|x| (x * 255.0).round() as u8));
         }
-        let file = BufWriter::new(File::create(path).expect("a picture"));
-        let edge = self.edge as u32;
-        let mut encoder = png::Encoder::new(file, edge, edge);
-        encoder.set_color(if width == 4 {
-            png::ColorType::Rgba
-        } else {
-            png::ColorType::Rgb
-        });
-        let mut writer = encoder.write_header().expect("a header");
-        writer.write_image_data(&bytes).expect("pixels");
+        let colour = match width {
+            4 => png::ColorType::Rgba,
+            _ => png::ColorType::Rgb,
+        };
+        let size = [self.edge as u32; 2];
+        Picture {
+            size,
+            colour,
+            bytes,
+        }
+        .write(path);
     }
 }
 
@@ -326,7 +323,6 @@ fn hit([right, up, back]: [Vector; 3], [across, upwards]: [f64; 2]) -> Option<Ve
 }
 
 /// Linear light of an sRGB value, both in 0-1.
-#[must_use]
 pub fn light(display: f64) -> f64 {
     if display <= 0.04045 {
         display / 12.92
@@ -335,7 +331,8 @@ pub fn light(display: f64) -> f64 {
     }
 }
 
-fn display(light: f64) -> f64 {
+/// The sRGB value of linear light.
+pub fn display(light: f64) -> f64 {
     if light <= 0.003_130_8 {
         light * 12.92
     } else {
@@ -344,20 +341,17 @@ fn display(light: f64) -> f64 {
 }
 
 /// Scales a vector to unit length.
-#[must_use]
 pub fn unit(vector: Vector) -> Vector {
     let length = dot(vector, vector).sqrt();
     vector.map(|x| x / length)
 }
 
 /// Dot product.
-#[must_use]
 pub fn dot(a: Vector, b: Vector) -> f64 {
     (0..3).map(|k| a[k] * b[k]).sum()
 }
 
 /// Cross product.
-#[must_use]
 pub fn cross(a: Vector, b: Vector) -> Vector {
     std::array::from_fn(|k| a[(k + 1) % 3] * b[(k + 2) % 3] - a[(k + 2) % 3] * b[(k + 1) % 3])
 }

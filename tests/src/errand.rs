@@ -5,13 +5,11 @@ use std::path::Path;
 use crate::{Bench, Outcome, Run};
 
 /// `kiln` with these arguments and the bench's sidecar.
-#[must_use]
 pub fn start(bench: &Bench, arguments: &[&str]) -> Run {
     start_at(bench, &bench.path("run/kiln.sock"), arguments)
 }
 
 /// The same, with the sidecar at this socket.
-#[must_use]
 pub fn start_at(bench: &Bench, socket: &Path, arguments: &[&str]) -> Run {
     let mut command = bench.kiln();
     command.args(arguments).env("KILN_SOCKET", socket);
@@ -19,13 +17,11 @@ pub fn start_at(bench: &Bench, socket: &Path, arguments: &[&str]) -> Run {
 }
 
 /// Runs it to its end.
-#[must_use]
 pub fn kiln(bench: &Bench, arguments: &[&str]) -> Outcome {
     start(bench, arguments).finish()
 }
 
 /// `kiln submit` of the bench's own inputs.
-#[must_use]
 pub fn submit<'a>(more: &[&'a str]) -> Vec<&'a str> {
     let own = [
         "submit",
@@ -39,10 +35,6 @@ pub fn submit<'a>(more: &[&'a str]) -> Vec<&'a str> {
 }
 
 /// The id that `kiln submit` prints.
-///
-/// # Panics
-/// If it prints none.
-#[must_use]
 pub fn submitted(bench: &Bench, more: &[&str]) -> String {
     let outcome = kiln(bench, &submit(more));
     outcome.assert_code(0);
@@ -51,9 +43,6 @@ pub fn submitted(bench: &Bench, more: &[&str]) -> String {
 }
 
 /// Asserts that it failed with one line that says what is wrong, and a hint.
-///
-/// # Panics
-/// If it failed otherwise.
 pub fn assert_refused(outcome: &Outcome, code: i32, words: &str) {
     outcome.assert_code(code);
     assert!(outcome.stdout.is_empty(), "{:?}", outcome.stdout);

@@ -180,7 +180,6 @@ pub const PIPELINES: &[u8] = b"compiled by a saboteur";
 
 impl Plan {
     /// A job without faults: four views for the fit, and a simplified mesh.
-    #[must_use]
     pub fn healthy() -> Self {
         Self {
             faults: Vec::new(),
@@ -194,39 +193,33 @@ impl Plan {
     }
 
     /// A job in which a role always fails in this way.
-    #[must_use]
     pub fn always(role: Role, step: Step, fault: Fault) -> Self {
         Self::healthy().with(role, step, fault, u32::MAX)
     }
 
     /// A job in which the first process of a role fails in this way.
-    #[must_use]
     pub fn once(role: Role, step: Step, fault: Fault) -> Self {
         Self::healthy().with(role, step, fault, 1)
     }
 
     /// The same plan, with a GPU.
-    #[must_use]
     pub fn on_gpu(self) -> Self {
         self.on_gpus(1)
     }
 
     /// The same plan, with a driver that saves pipelines.
-    #[must_use]
     pub fn keeping(mut self) -> Self {
         self.pipelines = true;
         self
     }
 
     /// The same plan, with this many GPUs.
-    #[must_use]
     pub fn on_gpus(mut self, gpus: u32) -> Self {
         self.gpus = gpus;
         self
     }
 
     /// The same plan, with this fault as well.
-    #[must_use]
     pub fn with(mut self, role: Role, step: Step, fault: Fault, times: u32) -> Self {
         self.faults.push(Planned {
             role,

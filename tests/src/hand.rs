@@ -32,10 +32,6 @@ pub struct Death {
 
 impl Hand {
     /// Starts `baker` for `role` with only these environment variables.
-    ///
-    /// # Panics
-    /// If it cannot be started.
-    #[must_use]
     pub fn start(baker: &Path, role: Role, variables: &[(&str, &str)]) -> Self {
         let (channel, theirs) = Channel::pair().expect("a socket");
         let recorder = Blob::create("recorder", RECORDER_BYTES).expect("memory");
@@ -57,28 +53,16 @@ impl Hand {
     }
 
     /// Its process id.
-    ///
-    /// # Panics
-    /// Never on Linux.
-    #[must_use]
     pub fn pid(&self) -> i32 {
         i32::try_from(self.child.id()).expect("a process id")
     }
 
     /// Waits for the next packet.
-    ///
-    /// # Panics
-    /// If none comes.
-    #[must_use]
     pub fn hear(&self) -> FromChild {
         self.channel.receive().expect("a packet")
     }
 
     /// Waits for its end.
-    ///
-    /// # Panics
-    /// If it cannot be waited for.
-    #[must_use]
     pub fn bury(mut self) -> Death {
         let mut stderr = Vec::new();
         let pipe = self.child.stderr.as_mut().expect("piped");
@@ -94,19 +78,11 @@ impl Hand {
 
 impl Death {
     /// The note that it left in a slot.
-    ///
-    /// # Panics
-    /// If the recorder cannot be read.
-    #[must_use]
     pub fn note(&self, slot: Slot) -> Option<Note> {
         read_note(&self.recorder, slot).expect("readable")
     }
 
     /// What it was doing when it ended.
-    ///
-    /// # Panics
-    /// If the recorder cannot be read.
-    #[must_use]
     pub fn state(&self) -> Option<State> {
         read_state(&self.recorder).expect("readable")
     }

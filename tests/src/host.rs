@@ -22,10 +22,6 @@ impl SmallDisk {
     ///
     /// It is mounted in a mount namespace that a waiting process holds, and is reached through that process's `/proc`
     /// entry. Without root it also uses a user namespace.
-    ///
-    /// # Panics
-    /// If the machine allows neither.
-    #[must_use]
     pub fn new(bench: &Bench, options: &str) -> Self {
         let (point, out) = (bench.path("disk"), bench.path("out"));
         fs::create_dir(&point).expect("a folder");
@@ -58,9 +54,6 @@ impl SmallDisk {
     }
 
     /// Fills the disk except for this many pages of 4 KiB.
-    ///
-    /// # Panics
-    /// If the disk cannot be written.
     pub fn leave_pages(&self, pages: usize) {
         let filler = self.folder.join("filler");
         drop(fs::remove_file(&filler));
@@ -69,9 +62,6 @@ impl SmallDisk {
     }
 
     /// Creates files until only this many more can be created.
-    ///
-    /// # Panics
-    /// If the disk cannot be written.
     pub fn leave_files(&self, files: usize) {
         let mut number = 0;
         while self.stat().files_available() > files as u64 {
@@ -128,26 +118,18 @@ impl OldGroup {
     }
 
     /// Writes one of its files.
-    ///
-    /// # Panics
-    /// If the kernel refuses.
     pub fn set(&self, file: &str, value: &str) {
         fs::write(self.folder.join(file), value)
             .unwrap_or_else(|error| panic!("{value} into {file}: {error}"));
     }
 
     /// Reads one of its files.
-    ///
-    /// # Panics
-    /// If the kernel refuses.
-    #[must_use]
     pub fn get(&self, file: &str) -> String {
         let text = fs::read_to_string(self.folder.join(file)).expect("a file of the group");
         text.trim().to_owned()
     }
 
     /// The file through which a process enters the group.
-    #[must_use]
     pub fn door(&self) -> PathBuf {
         self.folder.join("cgroup.procs")
     }
@@ -168,7 +150,6 @@ impl Drop for OldGroup {
 }
 
 /// `command`, started by a shell that runs `first` and then becomes the command.
-#[must_use]
 pub fn after(first: &str, command: &Command) -> Command {
     let mut shell = Command::new("sh");
     shell

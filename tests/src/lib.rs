@@ -3,6 +3,8 @@
 //!
 //! `kiln` gets a saboteur instead of `kiln-baker`: a link in the test's own folder, with its plan beside it. Nothing
 //! here sleeps to wait for something. Tests wait for a line, the end of a process, or the hang-up of a pipe.
+//!
+//! Every helper panics where something is not as it must be, which fails the test; none waits longer than [`DEADLINE`].
 
 use std::fs;
 use std::io;
@@ -17,6 +19,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::Mode;
 use nix::unistd::{Pid, mkfifo};
 use rustix::process::PidfdFlags;
+use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::fault::Plan;
@@ -29,8 +32,10 @@ pub mod hand;
 pub mod history;
 pub mod host;
 pub mod made;
+pub mod picture;
 pub mod relay;
 pub mod replay;
+mod run;
 pub mod shapes;
 pub mod shim;
 pub mod sidecar;
@@ -39,8 +44,7 @@ pub mod stage;
 pub mod verdict;
 pub mod views;
 pub mod vulkan;
-
-mod run;
+pub mod walk;
 
 pub use run::{Outcome, Run};
 
@@ -51,10 +55,6 @@ pub const DEADLINE: Duration = Duration::from_secs(900);
 pub const MESH_TEXT: &str = "a mesh";
 
 /// Sorted names of the files in a folder.
-///
-/// # Panics
-/// If it cannot be listed.
-#[must_use]
 pub fn names_in(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).expect("the folder");
     let name = |entry: io::Result<fs::DirEntry>| entry.expect("an entry").file_name();
@@ -65,38 +65,83 @@ pub fn names_in(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Path of a program of the workspace, beside this package's own. `saboteur` is `env!("CARGO_BIN_EXE_saboteur")`.
-///
-/// # Panics
-/// If it has not been built.
-#[must_use]
-pub fn program(saboteur: &str, name: &str) -> PathBuf {
-    let path = Path::new(saboteur).with_file_name(name);
-    assert!(
-        path.exists(),
-        "{} is not there: cargo build --release --workspace --bins",
-        path.display()
-    );
-    path
+/// The folder of the programs: that of the running one, or the one above that of a test.
+fn builds() -> PathBuf {
+    let here = std::env::current_exe().expect("a program has a path");
+    let folder = here.parent().expect("a folder");
+    match folder.ends_with("deps") {
+        true => folder.parent().expect("a build folder").to_owned(),
+        false => folder.to_owned(),
+    }
+}
+
+/// Path of a program of the workspace.
+pub fn program(name: &str) -> PathBuf {
+    built(
+        builds().join(name),
+        "cargo build --release --workspace --lib --bins",
+    )
 }
 
 /// Path of a program of the workspace that is built with the feature `failpoints`.
-///
-/// # Panics
-/// If it has not been built.
-#[must_use]
-pub fn with_failpoints(saboteur: &str, name: &str) -> PathBuf {
-    let builds = Path::new(saboteur).parent().and_then(Path::parent);
-    let path = builds
-        .expect("a build folder")
-        .join("failpoints")
-        .join(name);
-    assert!(
-        path.exists(),
-        "{} is not there: ./run.sh test builds it",
-        path.display()
-    );
+pub fn with_failpoints(name: &str) -> PathBuf {
+    built(
+        builds().with_file_name("failpoints").join(name),
+        "./run.sh test builds it",
+    )
+}
+
+fn built(path: PathBuf, how: &str) -> PathBuf {
+    assert!(path.exists(), "{} is not there: {how}", path.display());
     path
+}
+
+/// The words of a text: `words("--device cpu")` for `["--device", "cpu"]`.
+pub fn words(text: &str) -> Vec<&str> {
+    text.split_whitespace().collect()
+}
+
+/// A file of the sample set.
+pub fn sample(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("data/spot")
+        .join(name)
+}
+
+/// A number of a JSON document.
+pub fn number(value: &Value) -> f64 {
+    value
+        .as_f64()
+        .unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+/// A JSON document.
+pub fn read_json(path: &Path) -> Value {
+    let bytes = fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    serde_json::from_slice(&bytes).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// A line of a process's or thread's status, without its name: `status_of("self", "VmRSS")`.
+pub fn status_of(process: &str, name: &str) -> Option<String> {
+    let text = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let mut lines = text.lines().filter_map(|line| line.split_once(':'));
+    lines
+        .find(|(known, _)| *known == name)
+        .map(|(_, value)| value.trim().to_owned())
+}
+
+/// A number of KiB in the status of a process.
+pub fn kib_of(process: i32, name: &str) -> Option<u64> {
+    status_of(&process.to_string(), name)?
+        .split(' ')
+        .next()?
+        .parse()
+        .ok()
+}
+
+/// The Vulkan adapter of the tests.
+pub fn adapter() -> String {
+    std::env::var("KILN_TEST_ADAPTER").unwrap_or_else(|_unset| "llvmpipe".to_owned())
 }
 
 /// A folder for one test: inputs, an output folder, and the worker under test.
@@ -109,89 +154,69 @@ pub struct Bench {
 
 impl Bench {
     /// A bench with the saboteur as worker.
-    ///
-    /// # Panics
-    /// If the folder cannot be created.
-    #[must_use]
-    pub fn new(saboteur: &str, plan: &Plan) -> Self {
-        let mut bench = Self::bare(saboteur);
-        let link = bench.path("kiln-baker");
-        symlink(saboteur, &link).expect("a link to the saboteur");
+    pub fn new(plan: &Plan) -> Self {
+        let bench = Self::with(program("kiln"), &program("saboteur"));
         for pipe in ["alive", "told"] {
             mkfifo(&bench.path(pipe), Mode::S_IRWXU).expect("a pipe");
         }
         fs::write(bench.path("mesh.glb"), MESH_TEXT).expect("a mesh");
         fs::write(bench.path("transforms.json"), "{}").expect("views");
-        bench.baker = link;
         bench.set_plan(plan);
         bench
     }
 
     /// A bench with the real worker and no inputs.
-    ///
-    /// # Panics
-    /// If the folder cannot be made, or the programs are not built.
-    #[must_use]
-    pub fn real(saboteur: &str) -> Self {
-        let mut bench = Self::bare(saboteur);
-        // A path of the bench's own distinguishes its workers from those of other tests.
-        let link = bench.path("kiln-baker");
-        symlink(program(saboteur, "kiln-baker"), &link).expect("a link to the worker");
-        bench.baker = link;
-        bench
+    pub fn real() -> Self {
+        Self::with(program("kiln"), &program("kiln-baker"))
     }
 
-    /// A bench with the real programs, built so that `KILN_FAILPOINTS` makes them fail, and the inputs of [`sphere`].
-    ///
-    /// # Panics
-    /// If the folder cannot be made, or the programs are not built.
-    #[must_use]
-    pub fn real_with_failpoints(saboteur: &str) -> Self {
-        let mut bench = Self::bare(saboteur);
-        let link = bench.path("kiln-baker");
-        symlink(with_failpoints(saboteur, "kiln-baker"), &link).expect("a link to the worker");
-        bench.kiln = with_failpoints(saboteur, "kiln");
-        bench.baker = link;
+    /// A bench with the real worker and the inputs of [`sphere`].
+    pub fn sphere() -> Self {
+        let bench = Self::real();
         sphere::write(bench.folder.path());
         bench
     }
 
-    fn bare(saboteur: &str) -> Self {
+    /// As [`Self::sphere`], with programs that `KILN_FAILPOINTS` makes fail.
+    pub fn real_with_failpoints() -> Self {
+        let bench = Self::with(with_failpoints("kiln"), &with_failpoints("kiln-baker"));
+        sphere::write(bench.folder.path());
+        bench
+    }
+
+    /// A link of the bench's own to the worker distinguishes its workers from those of other tests.
+    fn with(kiln: PathBuf, worker: &Path) -> Self {
         let folder = tempfile::Builder::new()
             .prefix("kiln-test-")
             .tempdir()
             .expect("a folder");
         fs::create_dir(folder.path().join("out")).expect("a folder");
+        let baker = folder.path().join("kiln-baker");
+        symlink(worker, &baker).expect("a link to the worker");
         Self {
             folder,
-            kiln: program(saboteur, "kiln"),
-            baker: PathBuf::new(),
+            kiln,
+            baker,
         }
     }
 
     /// The worker under test.
-    #[must_use]
     pub fn baker(&self) -> &Path {
         &self.baker
     }
 
     /// Changes the saboteur's plan.
-    ///
-    /// # Panics
-    /// If the plan cannot be written.
     pub fn set_plan(&self, plan: &Plan) {
         let text = serde_json::to_string(plan).expect("a plan is JSON");
         fs::write(self.path("kiln-baker.json"), text).expect("a plan");
     }
 
     /// A path in the test's folder.
-    #[must_use]
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
     /// `kiln` without arguments yet, in the test's folder.
-    #[must_use]
     pub fn kiln(&self) -> Command {
         let mut command = Command::new(&self.kiln);
         command
@@ -203,57 +228,103 @@ impl Bench {
     }
 
     /// `kiln bake` of a list of jobs with the bench's saboteurs, which keep nothing of crashes; arguments are to be added.
-    #[must_use]
     pub fn kiln_with_saboteurs(&self) -> Command {
-        let mut command = self.kiln();
-        command
-            .args(["bake", "--insecure-no-sandbox", "--crash-folder", "none"])
-            .arg("--baker")
-            .arg(&self.baker);
-        command
+        self.command(&words("bake --insecure-no-sandbox --crash-folder none"))
     }
 
     /// `kiln bake` of the bench's own inputs with `--json`, and `more`.
-    #[must_use]
     pub fn bake(&self, more: &[&str]) -> Command {
-        let mut command = self.kiln();
-        command.args([
-            "bake",
-            "mesh.glb",
-            "--views",
-            "transforms.json",
-            "-o",
-            "out/out.glb",
-            "--json",
-        ]);
+        let mut command = self.command(&words(
+            "bake mesh.glb --views transforms.json -o out/out.glb --json",
+        ));
         command
-            .args(["--texture-size", "256", "--insecure-no-sandbox", "--baker"])
-            .arg(&self.baker)
+            .args(words("--texture-size 256 --insecure-no-sandbox"))
             .args(more);
+        command
+    }
+
+    /// `kiln` with these arguments and the bench's worker.
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = self.kiln();
+        command.args(arguments).arg("--baker").arg(&self.baker);
         command
     }
 
     /// `kiln bake` with the real worker on the processor, which gives the same result everywhere. `more` follows mesh
-    /// and views.
-    #[must_use]
-    pub fn bake_for_real(&self, mesh: &Path, views: &Path, more: &[&str]) -> Command {
+    /// and views; it may name another output or device.
+    pub fn bake_for_real(
+        &self,
+        mesh: impl AsRef<Path>,
+        views: impl AsRef<Path>,
+        more: &[&str],
+    ) -> Command {
         self.bake_for_people(mesh, views, &[&["--json"], more].concat())
     }
 
     /// As [`Self::bake_for_real`], with text instead of JSON.
-    #[must_use]
-    pub fn bake_for_people(&self, mesh: &Path, views: &Path, more: &[&str]) -> Command {
+    pub fn bake_for_people(
+        &self,
+        mesh: impl AsRef<Path>,
+        views: impl AsRef<Path>,
+        more: &[&str],
+    ) -> Command {
         let mut command = self.kiln();
-        command.arg("bake").arg(mesh).arg("--views").arg(views);
         command
-            .args(["-o", "out/out.glb"])
-            .arg("--baker")
-            .arg(&self.baker)
-            .args(more);
-        if !more.contains(&"--device") {
-            command.args(["--device", "cpu"]);
+            .arg("bake")
+            .arg(mesh.as_ref())
+            .arg("--views")
+            .arg(views.as_ref());
+        command.arg("--baker").arg(&self.baker).args(more);
+        for default in [["-o", "out/out.glb"], ["--device", "cpu"]] {
+            if !more.contains(&default[0]) {
+                command.args(default);
+            }
         }
         command
+    }
+
+    /// Runs [`Self::bake_for_real`] to its end.
+    #[must_use]
+    pub fn baked(&self, mesh: impl AsRef<Path>, views: impl AsRef<Path>, more: &[&str]) -> Outcome {
+        Run::start(self.bake_for_real(mesh, views, more)).finish()
+    }
+
+    /// Runs a bake of `mesh.obj` and `transforms.json`, as [`sphere`] writes them, at draft quality into 256² texels
+    /// unless `more` says otherwise.
+    #[must_use]
+    pub fn draft(&self, more: &[&str]) -> Outcome {
+        let mut all = words("--quality draft");
+        if !more
+            .iter()
+            .any(|flag| ["--texture-size", "--vertex-colours"].contains(flag))
+        {
+            all.extend(["--texture-size", "256"]);
+        }
+        self.baked("mesh.obj", "transforms.json", &[&all, more].concat())
+    }
+
+    /// The figures of `kiln compare` for a mesh.
+    pub fn compared(&self, mesh: impl AsRef<Path>, views: impl AsRef<Path>) -> Value {
+        let mut command = self.command(&["compare", "--json"]);
+        command
+            .arg(mesh.as_ref())
+            .arg("--views")
+            .arg(views.as_ref());
+        let outcome = Run::start(command).finish();
+        outcome.assert_code(0);
+        outcome.one("compared")["models"][0].clone()
+    }
+
+    /// The bytes of a file in the test's folder; none if it is not there.
+    pub fn bytes(&self, name: &str) -> Option<Vec<u8>> {
+        fs::read(self.path(name)).ok()
+    }
+
+    /// The pipe by which saboteurs hear and tell; opened for both directions, so that nobody waits for the other end.
+    pub fn told(&self) -> fs::File {
+        let mut options = fs::File::options();
+        options.read(true).write(true);
+        options.open(self.path("told")).expect("the pipe")
     }
 
     /// Runs `kiln bake` with the saboteur to its end.
@@ -263,34 +334,21 @@ impl Bench {
     }
 
     /// Starts `kiln bake` with the saboteur.
-    #[must_use]
     pub fn start(&self, more: &[&str]) -> Run {
         Run::start(self.bake(more))
     }
 
     /// Names of the files in the output folder.
-    ///
-    /// # Panics
-    /// If it cannot be listed.
-    #[must_use]
     pub fn outputs(&self) -> Vec<String> {
         names_in(&self.path("out"))
     }
 
     /// The read end of the pipe that every saboteur holds open. Open it before the run: see [`wait_all_gone`].
-    ///
-    /// # Panics
-    /// If it cannot be opened.
-    #[must_use]
     pub fn alive(&self) -> fs::File {
         alive_in(self.folder.path())
     }
 
     /// Command lines of the processes that run the bench's worker now.
-    ///
-    /// # Panics
-    /// If there is no `/proc`.
-    #[must_use]
     pub fn workers(&self) -> Vec<String> {
         self.processes().into_iter().map(|(_, line)| line).collect()
     }
@@ -317,9 +375,6 @@ impl Bench {
 
     /// Waits until none of [`Bench::workers`] is left. After the supervisor's death this includes workers that do not
     /// yet hold the pipe of [`wait_all_gone`]. They exit once they find their socket's other end closed.
-    ///
-    /// # Panics
-    /// After the deadline.
     pub fn wait_workers_gone(&self) {
         for (number, line) in self.processes() {
             let pid = rustix::process::Pid::from_raw(number).expect("a process");
@@ -334,9 +389,6 @@ impl Bench {
     }
 
     /// Asserts that the run left no worker, and exactly `outputs` in the output folder.
-    ///
-    /// # Panics
-    /// If it left something.
     pub fn assert_clean(&self, outputs: &[&str]) {
         assert_eq!(self.outputs(), outputs, "files left in the output folder");
         assert!(
@@ -348,10 +400,6 @@ impl Bench {
 }
 
 /// The read end of the pipe `alive` in a folder of saboteurs.
-///
-/// # Panics
-/// If it cannot be opened.
-#[must_use]
 pub fn alive_in(folder: &Path) -> fs::File {
     let path = folder.join("alive");
     let reader = fs::OpenOptions::new()
@@ -368,9 +416,6 @@ pub fn alive_in(folder: &Path) -> fs::File {
 }
 
 /// Waits until every process has closed the write end, which happens only when it ends.
-///
-/// # Panics
-/// After the deadline.
 pub fn wait_all_gone(alive: &fs::File) {
     let until = Instant::now() + DEADLINE;
     loop {
@@ -389,15 +434,11 @@ pub fn wait_all_gone(alive: &fs::File) {
 }
 
 /// Sends a signal to one of the test's own processes.
-///
-/// # Panics
-/// If the process is not there.
 pub fn signal_to(pid: i32, signal: Signal) {
     assert!(signal_if_there(pid, signal), "process {pid} is not there");
 }
 
 /// Sends a signal to a process that may have ended; returns whether it was there.
-#[must_use]
 pub fn signal_if_there(pid: i32, signal: Signal) -> bool {
     kill(Pid::from_raw(pid), signal).is_ok()
 }

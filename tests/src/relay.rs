@@ -31,10 +31,6 @@ pub struct Relay(Arc<(Mutex<Vec<String>>, Condvar)>);
 impl Relay {
     /// Listens at `socket` and passes connections on to `sidecar`. `cut` gets a request's first line, and its number
     /// (from 1) among those with the same method and the same folder of the path.
-    ///
-    /// # Panics
-    /// If it cannot listen.
-    #[must_use]
     pub fn start(
         socket: &Path,
         sidecar: &Path,
@@ -67,15 +63,11 @@ impl Relay {
     }
 
     /// The first lines of all requests so far, and of the answers that were passed on completely.
-    #[must_use]
     pub fn seen(&self) -> Vec<String> {
         self.lines().clone()
     }
 
     /// Waits for a request or an answer.
-    ///
-    /// # Panics
-    /// If it does not come.
     pub fn wait_for(&self, wanted: impl Fn(&str) -> bool) {
         let until = Instant::now() + DEADLINE;
         let mut lines = self.lines();
@@ -179,9 +171,6 @@ fn first_line(head: &[u8]) -> &str {
 }
 
 /// Listens at `socket` and answers each request with the bytes that `answer` returns for its first line.
-///
-/// # Panics
-/// If it cannot listen.
 pub fn fake(
     socket: &Path,
     answer: impl Fn(&str) -> Vec<u8> + Send + 'static,

@@ -38,7 +38,6 @@ struct Disk {
 
 /// Everything that a power cut may leave: one entry for each moment and each number of names on the disk. The last
 /// entry is the folder after the whole log, with all names.
-#[must_use]
 pub fn crashes(folder: &Path, before: &Files, log: &[Logged]) -> Vec<Files> {
     let mut disk = Disk::new(folder, before);
     let mut states = Vec::new();
@@ -51,7 +50,6 @@ pub fn crashes(folder: &Path, before: &Files, log: &[Logged]) -> Vec<Files> {
 }
 
 /// What is certainly on the disk after the log: nothing that is still pending.
-#[must_use]
 pub fn durable(folder: &Path, before: &Files, log: &[Logged]) -> Files {
     let mut disk = Disk::new(folder, before);
     for call in log {

@@ -13,6 +13,7 @@ use serde_json::Value;
 use crate::{DEADLINE, signal_to};
 
 /// A running `kiln`; dropping it kills it.
+#[must_use]
 #[derive(Debug)]
 pub struct Run {
     child: Child,
@@ -38,16 +39,35 @@ pub struct Outcome {
 
 impl Outcome {
     /// Asserts the exit code; on failure shows all that kiln printed.
-    ///
-    /// # Panics
-    /// If it exited with another code.
     pub fn assert_code(&self, code: i32) {
         let Self { stdout, stderr, .. } = self;
         assert_eq!(self.code, Some(code), "{stdout:#?}\n{stderr}");
     }
 
+    /// The report of a job that succeeded.
+    pub fn report(&self) -> Value {
+        self.assert_code(0);
+        self.one("done")["report"].clone()
+    }
+
+    /// The message of a job that failed with this exit code.
+    pub fn refusal(&self, code: i32) -> String {
+        self.assert_code(code);
+        self.one("error")["message"]
+            .as_str()
+            .expect("text")
+            .to_owned()
+    }
+
+    /// Asserts that the supervisor held as much after its last job as before its first.
+    pub fn assert_nothing_held(&self) {
+        let holds = self.all("host");
+        for key in ["open_fds", "memfds", "children", "parked"] {
+            assert_eq!(holds[0]["holds"][key], holds[1]["holds"][key], "{key}");
+        }
+    }
+
     /// All events of a kind.
-    #[must_use]
     pub fn all(&self, kind: &str) -> Vec<&Value> {
         self.events
             .iter()
@@ -56,10 +76,6 @@ impl Outcome {
     }
 
     /// The only event of a kind.
-    ///
-    /// # Panics
-    /// If there is none or more than one.
-    #[must_use]
     pub fn one(&self, kind: &str) -> &Value {
         let found = self.all(kind);
         assert_eq!(
@@ -73,10 +89,6 @@ impl Outcome {
     }
 
     /// The attempts of a role as `(ended, class)`.
-    ///
-    /// # Panics
-    /// If there is neither a report nor an error.
-    #[must_use]
     pub fn attempts(&self, role: &str) -> Vec<(String, String)> {
         let last = self.events.last().expect("an event");
         let attempts = if last["event"] == "done" {
@@ -95,10 +107,6 @@ impl Outcome {
 
 impl Run {
     /// Starts the command.
-    ///
-    /// # Panics
-    /// If it cannot be started.
-    #[must_use]
     pub fn start(mut command: Command) -> Self {
         let mut child = command
             .stdout(Stdio::piped())
@@ -149,9 +157,6 @@ impl Run {
     }
 
     /// Waits for an event and returns it.
-    ///
-    /// # Panics
-    /// If kiln ends without it.
     pub fn wait_for(&mut self, wanted: impl Fn(&Value) -> bool) -> Value {
         let until = Instant::now() + DEADLINE;
         loop {
@@ -164,9 +169,6 @@ impl Run {
     }
 
     /// Waits for the first progress of a role, and returns the worker's process id.
-    ///
-    /// # Panics
-    /// If there is none.
     pub fn wait_progress(&mut self, role: &str) -> i32 {
         self.wait_for(|event| event["event"] == "progress" && event["role"] == role);
         let started = self.outcome.events.iter().rev();
@@ -180,10 +182,6 @@ impl Run {
     }
 
     /// Process id of `kiln`.
-    ///
-    /// # Panics
-    /// Never on Linux.
-    #[must_use]
     pub fn pid(&self) -> i32 {
         i32::try_from(self.child.id()).expect("a process id")
     }
@@ -194,9 +192,6 @@ impl Run {
     }
 
     /// Waits for its end.
-    ///
-    /// # Panics
-    /// If it does not end in time.
     #[must_use]
     pub fn finish(mut self) -> Outcome {
         let until = Instant::now() + DEADLINE;

@@ -13,10 +13,6 @@ pub struct Shape {
 
 impl Shape {
     /// The bytes of a little-endian PLY.
-    ///
-    /// # Panics
-    /// Never: writing to memory does not fail.
-    #[must_use]
     pub fn ply(&self) -> Vec<u8> {
         let mut bytes = format!(
             "ply\nformat binary_little_endian 1.0\nelement vertex {}\nproperty float x\nproperty float y\nproperty float z\n\
@@ -39,7 +35,6 @@ impl Shape {
     }
 
     /// Moves every vertex.
-    #[must_use]
     pub fn map(mut self, place: impl Fn([f32; 3]) -> [f32; 3]) -> Self {
         for position in &mut self.positions {
             *position = place(*position);
@@ -48,7 +43,6 @@ impl Shape {
     }
 
     /// Both shapes, the second after the first.
-    #[must_use]
     pub fn with(mut self, other: &Self) -> Self {
         let first = self.positions.len() as u32;
         self.positions.extend(&other.positions);
@@ -61,7 +55,6 @@ impl Shape {
     }
 
     /// Adds a copy of every triangle with its corners in this order.
-    #[must_use]
     pub fn twice(mut self, order: [usize; 3]) -> Self {
         self.triangles.extend_from_within(..);
         let half = self.triangles.len() / 2;
@@ -73,7 +66,6 @@ impl Shape {
 }
 
 /// An icosahedron on the unit sphere with its faces quartered `times` times: 20 × 4^times triangles.
-#[must_use]
 pub fn icosphere(times: u32) -> Shape {
     let golden = (1.0 + 5_f32.sqrt()) / 2.0;
     let mut positions = Vec::new();
@@ -104,23 +96,29 @@ pub fn icosphere(times: u32) -> Shape {
             }
         }
     }
+    let mut shape = Shape {
+        positions,
+        triangles,
+    };
     for _ in 0..times {
-        let mut middles = HashMap::new();
-        let mut middle = |a: u32, b: u32, positions: &mut Vec<[f32; 3]>| {
-            *middles.entry((a.min(b), a.max(b))).or_insert_with(|| {
-                let (p, q) = (positions[a as usize], positions[b as usize]);
-                positions.push(unit(std::array::from_fn(|k| p[k] + q[k])));
+        shape = quartered(&shape, unit);
+    }
+    shape
+}
+
+/// Cuts each triangle into four; `place` moves each new vertex from the middle of its edge.
+pub fn quartered(shape: &Shape, place: impl Fn([f32; 3]) -> [f32; 3]) -> Shape {
+    let (mut positions, mut middles) = (shape.positions.clone(), HashMap::new());
+    let mut triangles = Vec::with_capacity(4 * shape.triangles.len());
+    for &[a, b, c] in &shape.triangles {
+        let [ab, bc, ca] = [(a, b), (b, c), (c, a)].map(|(p, q)| {
+            *middles.entry((p.min(q), p.max(q))).or_insert_with(|| {
+                let [p, q] = [p, q].map(|corner| shape.positions[corner as usize]);
+                positions.push(place(std::array::from_fn(|k| 0.5 * (p[k] + q[k]))));
                 positions.len() as u32 - 1
             })
-        };
-        triangles = triangles
-            .iter()
-            .flat_map(|&[a, b, c]| {
-                let [ab, bc, ca] =
-                    [(a, b), (b, c), (c, a)].map(|(p, q)| middle(p, q, &mut positions));
-                [[a, ab, ca], [ab, b, bc], [ca, bc, c], [ab, bc, ca]]
-            })
-            .collect();
+        });
+        triangles.extend([[a, ab, ca], [ab, b, bc], [ca, bc, c], [ab, bc, ca]]);
     }
     Shape {
         positions,
@@ -129,7 +127,6 @@ pub fn icosphere(times: u32) -> Shape {
 }
 
 /// Triangles with corners anywhere in the cube from -1 to 1.
-#[must_use]
 pub fn soup(count: u32) -> Shape {
     let mut random = Random(1);
     Shape {
@@ -141,7 +138,6 @@ pub fn soup(count: u32) -> Shape {
 }
 
 /// Tetrahedra of this size, anywhere in that cube, which share nothing.
-#[must_use]
 pub fn pieces(count: u32, size: f32) -> Shape {
     let mut random = Random(2);
     let mut shape = Shape::default();
@@ -164,7 +160,6 @@ pub fn pieces(count: u32, size: f32) -> Shape {
 }
 
 /// Triangles that all share one edge, like the leaves of a book.
-#[must_use]
 pub fn book(leaves: u32) -> Shape {
     let mut positions = vec![[0.0, 0.0, -0.5], [0.0, 0.0, 0.5]];
     positions.extend((0..leaves).map(|leaf| {
@@ -178,7 +173,6 @@ pub fn book(leaves: u32) -> Shape {
 }
 
 /// Triangles that all touch in one vertex and nowhere else.
-#[must_use]
 pub fn star(rays: u32) -> Shape {
     let mut random = Random(3);
     let mut positions = vec![[0.0; 3]];

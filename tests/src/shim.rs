@@ -31,6 +31,19 @@ pub struct Cell {
     pub deed: Deed,
 }
 
+impl Cell {
+    /// Once, or from that call on.
+    pub fn new(call: &str, nth: u32, sticky: bool, deed: Deed) -> Self {
+        let call = call.to_owned();
+        Self {
+            call,
+            nth,
+            sticky,
+            deed,
+        }
+    }
+}
+
 /// One line of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Logged {
@@ -51,17 +64,10 @@ pub struct Logged {
 }
 
 /// Preloads the library into a command. `log` gets one line per call.
-///
-/// # Panics
-/// If the library has not been built.
-pub fn preload(command: &mut Command, saboteur: &str, log: &Path) {
-    let library = Path::new(saboteur).with_file_name("libiofault.so");
-    assert!(
-        library.exists(),
-        "{} is not there: cargo build --release --workspace --lib --bins",
-        library.display()
-    );
-    command.env("LD_PRELOAD", library).env("IOFAULT_LOG", log);
+pub fn preload(command: &mut Command, log: &Path) {
+    command
+        .env("LD_PRELOAD", crate::program("libiofault.so"))
+        .env("IOFAULT_LOG", log);
 }
 
 /// Makes one call of the command fail.
@@ -83,10 +89,6 @@ pub fn sabotage(command: &mut Command, cell: &Cell) {
 }
 
 /// Reads a log.
-///
-/// # Panics
-/// If it is not a log.
-#[must_use]
 pub fn read_log(path: &Path) -> Vec<Logged> {
     let text = fs::read_to_string(path).expect("the log");
     text.lines().map(read_line).collect()
@@ -119,7 +121,6 @@ fn read_line(line: &str) -> Logged {
 }
 
 /// The number of calls of each kind.
-#[must_use]
 pub fn counts(log: &[Logged]) -> BTreeMap<String, u32> {
     let mut counts = BTreeMap::new();
     for line in log {

@@ -25,6 +25,7 @@ pub struct Sidecar {
 }
 
 /// An answer to a request.
+#[must_use]
 #[derive(Debug)]
 pub struct Answer {
     /// The status.
@@ -37,26 +38,29 @@ pub struct Answer {
 
 impl Answer {
     /// The body as JSON.
-    ///
-    /// # Panics
-    /// If it is not JSON.
-    #[must_use]
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body)
             .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&self.body)))
     }
 
     /// The code of a problem.
-    ///
-    /// # Panics
-    /// If it is not a problem.
-    #[must_use]
     pub fn code(&self) -> String {
         assert_eq!(
             self.headers["content-type"], "application/problem+json",
             "{self:?}"
         );
         self.json()["code"].as_str().expect("a code").to_owned()
+    }
+
+    /// The id of a job that was accepted.
+    pub fn id(&self) -> String {
+        assert_eq!(self.status, 202, "{self:?}");
+        self.json()["id"].as_str().expect("an id").to_owned()
+    }
+
+    /// The status, and the code of a problem.
+    pub fn problem(&self) -> (u16, String) {
+        (self.status, self.code())
     }
 
     fn read(stream: impl Read) -> io::Result<Self> {
@@ -124,31 +128,22 @@ pub struct Told {
 
 impl Sidecar {
     /// Starts `kiln serve` over the bench's folder with the bench's worker, and waits until it listens.
-    ///
-    /// # Panics
-    /// If it does not start.
-    #[must_use]
     pub fn start(bench: &Bench, more: &[&str]) -> Self {
+        let more = [&["--insecure-no-sandbox"], more].concat();
+        Self::confined(bench, &more)
+    }
+
+    /// As [`Self::start`], with workers in their sandboxes.
+    pub fn confined(bench: &Bench, more: &[&str]) -> Self {
         let socket = bench.path("run/kiln.sock");
-        let mut command = bench.kiln();
-        command
-            .args(["serve", "--insecure-no-sandbox", "--socket"])
-            .arg(&socket)
-            .arg("--store")
-            .arg(bench.path("store"))
-            .arg("--root")
-            .arg(bench.path(""))
-            .arg("--baker")
-            .arg(bench.baker())
-            .args(more);
+        let mut command = bench.command(&["serve"]);
+        command.arg("--socket").arg(&socket);
+        command.arg("--store").arg(bench.path("store"));
+        command.arg("--root").arg(bench.path("")).args(more);
         Self::spawn(command, socket)
     }
 
     /// Runs a command that serves at `socket`, and waits until it listens.
-    ///
-    /// # Panics
-    /// If it does not start.
-    #[must_use]
     pub fn spawn(mut command: Command, socket: PathBuf) -> Self {
         let mut child = command
             .stdin(Stdio::null())
@@ -191,29 +186,36 @@ impl Sidecar {
     }
 
     /// Sends a request and reads the answer.
-    ///
-    /// # Panics
-    /// If the connection breaks off.
-    #[must_use]
     pub fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
         self.try_send(method, path, headers, body)
             .unwrap_or_else(|error| panic!("{method} {path}: {error}"))
     }
 
     /// `GET`.
-    #[must_use]
     pub fn get(&self, path: &str) -> Answer {
         self.send("GET", path, &[], &[])
     }
 
     /// Submits a job as JSON, with an idempotency key.
-    #[must_use]
     pub fn submit(&self, key: &str, spec: &Value) -> Answer {
         let headers = [
             ("content-type", "application/json"),
             ("idempotency-key", key),
         ];
         self.send("POST", "/v1/jobs", &headers, spec.to_string().as_bytes())
+    }
+
+    /// Uploads a file; gives its name and the status.
+    pub fn put(&self, bytes: &[u8]) -> (String, u16) {
+        let name = sha256(bytes);
+        let answer = self.send("PUT", &format!("/v1/blobs/{name}"), &[], bytes);
+        (name, answer.status)
+    }
+
+    /// Waits until a job bakes.
+    pub fn wait_baking(&self, id: &str) {
+        let events = self.events(id, None, |told| told.data["state"] == "baking");
+        assert_eq!(events.last().expect("events").data["state"], "baking");
     }
 
     fn open(
@@ -230,10 +232,6 @@ impl Sidecar {
     }
 
     /// Sends a request by TCP with this token, and reads the answer.
-    ///
-    /// # Panics
-    /// If it does not listen there, or the connection breaks off.
-    #[must_use]
     pub fn send_by_tcp(
         &self,
         token: &str,
@@ -254,10 +252,6 @@ impl Sidecar {
     }
 
     /// Reads a job's events until `enough` returns true, or until their end.
-    ///
-    /// # Panics
-    /// If the connection breaks off or the status is not 200.
-    #[must_use]
     pub fn events(
         &self,
         id: &str,
@@ -292,10 +286,6 @@ impl Sidecar {
     }
 
     /// Waits for the end of a job, and returns the job.
-    ///
-    /// # Panics
-    /// If it does not end.
-    #[must_use]
     pub fn finished(&self, id: &str) -> Value {
         let events = self.events(id, None, |told| told.event == "done");
         assert!(events.last().is_some_and(|told| told.event == "done"));
@@ -303,28 +293,16 @@ impl Sidecar {
     }
 
     /// Process id of `kiln serve`.
-    ///
-    /// # Panics
-    /// Never on Linux.
-    #[must_use]
     pub fn pid(&self) -> i32 {
         i32::try_from(self.child.id()).expect("a process id")
     }
 
     /// Waits for its end, which something else causes.
-    ///
-    /// # Panics
-    /// Never on Linux.
-    #[must_use]
     pub fn ended(mut self) -> ExitStatus {
         self.child.wait().expect("reaped")
     }
 
     /// Sends it a signal and waits for its end.
-    ///
-    /// # Panics
-    /// If it does not end.
-    #[must_use]
     pub fn end(mut self, signal: Signal) -> ExitStatus {
         signal_to(self.pid(), signal);
         self.child.wait().expect("reaped")
@@ -372,10 +350,6 @@ fn parse(text: &str) -> Option<Told> {
 }
 
 /// Writes a token to a file, and returns it with the flags that make `kiln serve` listen by TCP for it.
-///
-/// # Panics
-/// If the file cannot be written.
-#[must_use]
 pub fn tcp_flags(bench: &Bench) -> (&'static str, [String; 4]) {
     let token = "0123456789abcdef0123456789abcdef";
     let path = bench.path("token");
@@ -392,7 +366,6 @@ pub fn tcp_flags(bench: &Bench) -> (&'static str, [String; 4]) {
 }
 
 /// The spec of a job with the bench's own inputs, named by path.
-#[must_use]
 pub fn by_path(folder: &Path) -> Value {
     json!({
         "mesh": {"path": folder.join("mesh.glb")},
@@ -402,7 +375,6 @@ pub fn by_path(folder: &Path) -> Value {
 }
 
 /// SHA-256 in hex.
-#[must_use]
 pub fn sha256(bytes: &[u8]) -> String {
     let digest = Sha256::digest(bytes);
     digest.iter().map(|byte| format!("{byte:02x}")).collect()

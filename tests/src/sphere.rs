@@ -8,6 +8,8 @@ use std::path::Path;
 
 use serde_json::json;
 
+use crate::picture::Picture;
+
 /// Edge of a view in pixels.
 const EDGE: u32 = 48;
 /// Arguments besides mesh and views with which every phase of every role has work to do.
@@ -37,15 +39,12 @@ pub const PHASES: [(&str, &[&str]); 3] = [
 ];
 
 /// Writes `mesh.obj`, `transforms.json` and the pictures into `folder`.
-///
-/// # Panics
-/// If they cannot be written.
 pub fn write(folder: &Path) {
     fs::write(folder.join("mesh.obj"), mesh()).expect("a mesh");
     let mut frames = Vec::new();
     for view in 0..7_u32 {
         let name = format!("{view}.png");
-        fs::write(folder.join(&name), picture(view)).expect("a picture");
+        picture(view).write(&folder.join(&name));
         frames.push(json!({ "file_path": name, "transform_matrix": pose(view) }));
     }
     let (centre, focal) = (f64::from(EDGE) / 2.0, 1.2 * f64::from(EDGE));
@@ -116,18 +115,14 @@ fn up_of(back: [f32; 3], right: [f32; 3]) -> [f32; 3] {
         .map(|i| back[(i + 1) % 3] * right[(i + 2) % 3] - back[(i + 2) % 3] * right[(i + 1) % 3])
 }
 
-fn picture(view: u32) -> Vec<u8> {
-    let pixels: Vec<u8> = (0..EDGE * EDGE)
-        .flat_map(|pixel| {
-            let (x, y) = (pixel % EDGE * 5, pixel / EDGE * 5);
-            [x, y, 30 * view].map(|value| value as u8)
-        })
-        .collect();
-    let mut bytes = Vec::new();
-    let mut encoder = png::Encoder::new(&mut bytes, EDGE, EDGE);
-    encoder.set_color(png::ColorType::Rgb);
-    let mut writer = encoder.write_header().expect("memory");
-    writer.write_image_data(&pixels).expect("memory");
-    writer.finish().expect("memory");
-    bytes
+fn picture(view: u32) -> Picture {
+    let pixel = |pixel: u32| {
+        let (x, y) = (pixel % EDGE * 5, pixel / EDGE * 5);
+        [x, y, 30 * view].map(|value| value as u8)
+    };
+    Picture {
+        size: [EDGE; 2],
+        colour: png::ColorType::Rgb,
+        bytes: (0..EDGE * EDGE).flat_map(pixel).collect(),
+    }
 }

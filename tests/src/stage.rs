@@ -1,4 +1,4 @@
-//! Bakes with preview and report over old files, repeatedly in one folder, with calls that fail.
+//! Bakes with preview and report over old files, with calls that fail.
 
 use std::fs;
 use std::path::PathBuf;
@@ -23,61 +23,33 @@ pub static GLB: LazyLock<String> = LazyLock::new(|| {
     String::from_utf8_lossy(&model).into_owned()
 });
 
-/// A place to run in, with the files that exist before each run.
+/// A place for a run, with files from before it.
 #[derive(Debug)]
 pub struct Stage {
     /// Its folder.
     pub bench: Bench,
-    saboteur: &'static str,
 }
 
 impl Stage {
-    /// Creates it with the old files. `saboteur` is `env!("CARGO_BIN_EXE_saboteur")`.
-    ///
-    /// # Panics
-    /// If it cannot be created.
-    #[must_use]
-    pub fn new(saboteur: &'static str) -> Self {
-        let stage = Self {
-            bench: Bench::new(saboteur, &Plan::healthy()),
-            saboteur,
-        };
-        stage.reset();
-        stage
-    }
-
-    /// Restores the state before the first run.
-    ///
-    /// # Panics
-    /// If that fails.
-    pub fn reset(&self) {
-        let out = self.bench.path("out");
-        fs::remove_dir_all(&out).expect("the folder");
-        fs::create_dir(&out).expect("a folder");
+    /// Creates it with the old files.
+    #[expect(
+        clippy::new_without_default,
+        reason = "a folder on the disk is no default"
+    )]
+    pub fn new() -> Self {
+        let bench = Bench::new(&Plan::healthy());
         for (name, text) in OLD {
-            fs::write(out.join(name), text).expect("an old file");
+            fs::write(bench.path("out").join(name), text).expect("an old file");
         }
-        if self.log().exists() {
-            fs::remove_file(self.log()).expect("the old log");
-        }
-        for role in ["prepare", "bake", "encode"] {
-            for number in 1..=4 {
-                let counter = self.bench.path(&format!("{role}-{number}"));
-                if counter.exists() {
-                    fs::remove_file(counter).expect("a counter");
-                }
-            }
-        }
+        Self { bench }
     }
 
     /// Where the calls are logged.
-    #[must_use]
     pub fn log(&self) -> PathBuf {
         self.bench.path("calls.log")
     }
 
     /// A bake with preview and report; all paths are absolute, as in the log.
-    #[must_use]
     pub fn bare(&self) -> Command {
         let mut command = self.bench.kiln();
         command.args(["bake", "mesh.glb", "--views", "transforms.json", "--json"]);
@@ -101,25 +73,19 @@ impl Stage {
     }
 
     /// As [`Self::bare`], with the library preloaded that logs calls and makes them fail.
-    #[must_use]
     pub fn shimmed(&self) -> Command {
         let mut command = self.bare();
-        preload(&mut command, self.saboteur, &self.log());
+        preload(&mut command, &self.log());
         command
     }
 
     /// The text of a file of the output folder.
-    #[must_use]
     pub fn file(&self, name: &str) -> Option<String> {
         let bytes = fs::read(self.bench.path("out").join(name)).ok()?;
         Some(String::from_utf8_lossy(&bytes).into_owned())
     }
 
     /// All files of the output folder.
-    ///
-    /// # Panics
-    /// If they cannot be read.
-    #[must_use]
     pub fn files(&self) -> Files {
         let out = self.bench.path("out");
         let names = self.bench.outputs();

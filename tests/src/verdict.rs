@@ -1,7 +1,5 @@
 //! Judges a run of `kiln bake -q` over odd input: it must give a valid GLB, or one clear line with exit code 65.
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::{Bench, Run, glb};
@@ -61,27 +59,4 @@ pub fn judge(bench: &Bench, command: std::process::Command) -> Result<(Verdict, 
             outcome.signal
         )),
     }
-}
-
-/// Runs `work` for each item on one thread per core, and returns the results in the order of the items.
-///
-/// # Panics
-/// If `work` panics.
-pub fn in_parallel<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
-    let next = AtomicUsize::new(0);
-    let results: Vec<Mutex<Option<R>>> = items.iter().map(|_| Mutex::new(None)).collect();
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                while let Some(index) = Some(next.fetch_add(1, Ordering::Relaxed))
-                    && let Some(item) = items.get(index)
-                {
-                    *results[index].lock().expect("no panic while held") = Some(work(item));
-                }
-            });
-        }
-    });
-    let result = |slot: Mutex<Option<R>>| slot.into_inner().expect("no panic").expect("done");
-    results.into_iter().map(result).collect()
 }

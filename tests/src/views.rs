@@ -7,6 +7,8 @@ use std::path::Path;
 use png::{BitDepth, ColorType, Encoder};
 use serde_json::{Value, json};
 
+use crate::ball::{cross, unit};
+
 /// A posed picture.
 #[derive(Clone, Debug)]
 pub struct View {
@@ -79,7 +81,6 @@ impl Kind {
 }
 
 /// Views from all around at this distance, spread evenly (Fibonacci), that look at the origin.
-#[must_use]
 pub fn around(count: usize, distance: f64, size: [u32; 2]) -> Vec<View> {
     let golden = std::f64::consts::PI * (3.0 - 5_f64.sqrt());
     let view = |k: usize| {
@@ -97,9 +98,6 @@ pub fn around(count: usize, distance: f64, size: [u32; 2]) -> Vec<View> {
 }
 
 /// Writes the pictures of the views and the `transforms.json` that names them.
-///
-/// # Panics
-/// If they cannot be written.
 pub fn write(views: &[View], transforms: &Path, picture: impl Fn(usize) -> String) {
     let folder = transforms.parent().expect("a folder");
     let frames: Vec<Value> = views
@@ -123,7 +121,7 @@ pub fn write(views: &[View], transforms: &Path, picture: impl Fn(usize) -> Strin
 
 /// Camera-to-world matrix with OpenGL axes: x right, y up, looking along -z.
 fn pose(view: &View) -> [[f64; 4]; 4] {
-    let back = unit(sub(view.eye, view.target));
+    let back = unit([0, 1, 2].map(|k| view.eye[k] - view.target[k]));
     let up = if back[1].abs() > 0.9 {
         [0.0, 0.0, 1.0]
     } else {
@@ -176,17 +174,4 @@ fn draw(view: &View, path: &Path) {
         }
     }
     writer.write_image_data(&bytes).expect("pixels");
-}
-
-fn sub(a: [f64; 3], b: [f64; 3]) -> [f64; 3] {
-    std::array::from_fn(|k| a[k] - b[k])
-}
-
-fn cross(a: [f64; 3], b: [f64; 3]) -> [f64; 3] {
-    std::array::from_fn(|k| a[(k + 1) % 3] * b[(k + 2) % 3] - a[(k + 2) % 3] * b[(k + 1) % 3])
-}
-
-fn unit(p: [f64; 3]) -> [f64; 3] {
-    let length = p.iter().map(|x| x * x).sum::<f64>().sqrt();
-    p.map(|x| x / length)
 }

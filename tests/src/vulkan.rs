@@ -8,14 +8,10 @@
 //! ```
 
 mod asset;
-
-mod world;
-
 mod cell;
-
 mod judge;
-
 mod sample;
+mod world;
 
 pub use cell::{Cell, drops, faults};
 pub use judge::{Kind, Seen, Violation, judge};

@@ -1,38 +1,25 @@
-//! Mesh and views in one safetensors file through the real programs: the same result as from separate files, and one line
-//! where something is wrong with it.
+//! Mesh and views in one safetensors file give the same result as separate files. Each error in it gives one line.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use kiln_tests::glb::Model;
+use kiln_tests::picture::Picture;
 use kiln_tests::verdict::{Verdict, judge};
-use kiln_tests::{Bench, Run};
+use kiln_tests::{Bench, number, read_json, sample, words};
 use safetensors::SafeTensors;
 use serde_json::{Value, json};
 
-const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
 /// Seconds on two cores.
-const DRAFT: [&str; 6] = [
-    "--quality",
-    "draft",
-    "--texture-size",
-    "512",
-    "--holdout",
-    "3",
-];
+const DRAFT: &str = "--quality draft --texture-size 512 --holdout 3";
 /// Width and height of the pictures.
 const EDGE: usize = 256;
-
-fn data(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("data/spot")
-        .join(name)
-}
 
 /// A tensor: name, dtype, shape, bytes.
 #[derive(Clone)]
 struct Tensor(&'static str, &'static str, Vec<usize>, Vec<u8>);
 
-/// The file, which the format's own library finds whole.
+/// Builds the file, and checks that the format's own library can read it.
 fn file(tensors: &[Tensor], metadata: Value) -> Vec<u8> {
     let mut header = serde_json::Map::from_iter([("__metadata__".to_owned(), metadata)]);
     let mut data = Vec::new();
@@ -49,48 +36,43 @@ fn file(tensors: &[Tensor], metadata: Value) -> Vec<u8> {
     bytes
 }
 
-/// Positions, texture coordinates (v up) and indices of a GLB with one primitive, whose accessors are buffer views.
+/// Positions, texture coordinates (v up) and indices of a GLB with one primitive.
 fn mesh(name: &str) -> Vec<Tensor> {
-    let glb = fs::read(data(name)).expect("the mesh");
-    let length = u32::from_le_bytes(glb[12..16].try_into().expect("four bytes")) as usize;
-    let json: Value = serde_json::from_slice(&glb[20..20 + length]).expect("JSON");
-    let binary = &glb[20 + length + 8..];
-    let primitive = &json["meshes"][0]["primitives"][0];
-    let bytes = |accessor: &Value| -> Option<Vec<u8>> {
-        let view = &json["accessors"][accessor.as_u64()? as usize]["bufferView"];
-        let view = &json["bufferViews"][view.as_u64()? as usize];
-        let start = view["byteOffset"].as_u64().unwrap_or(0) as usize;
-        let length = view["byteLength"].as_u64()? as usize;
-        Some(binary[start..start + length].to_vec())
+    let model = Model::open(&sample(name));
+    let singles = |list: &[f64]| {
+        list.iter()
+            .flat_map(|&x| (x as f32).to_le_bytes())
+            .collect()
     };
-    let positions = bytes(&primitive["attributes"]["POSITION"]).expect("positions");
-    let indices = bytes(&primitive["indices"]).expect("indices");
-    let faces: Vec<u8> = indices
-        .chunks_exact(2)
-        .flat_map(|pair| i64::from(u16::from_le_bytes([pair[0], pair[1]])).to_le_bytes())
-        .collect();
-    let count = positions.len() / 12;
+    let (positions, triangles) = (model.floats::<3>("POSITION"), model.triangles());
+    let faces = triangles
+        .as_flattened()
+        .iter()
+        .flat_map(|&corner| (corner as i64).to_le_bytes());
+    let count = positions.len();
     let mut tensors = vec![
-        Tensor("vertices", "F32", vec![count, 3], positions),
-        Tensor("faces", "I64", vec![faces.len() / 24, 3], faces),
+        Tensor(
+            "vertices",
+            "F32",
+            vec![count, 3],
+            singles(positions.as_flattened()),
+        ),
+        Tensor("faces", "I64", vec![triangles.len(), 3], faces.collect()),
     ];
-    if let Some(uvs) = bytes(&primitive["attributes"]["TEXCOORD_0"]) {
-        let mut floats: Vec<f32> = uvs
-            .chunks_exact(4)
-            .map(|x| f32::from_le_bytes([x[0], x[1], x[2], x[3]]))
-            .collect();
-        floats
-            .iter_mut()
-            .skip(1)
-            .step_by(2)
-            .for_each(|v| *v = 1.0 - *v);
-        let bytes = floats.iter().flat_map(|x| x.to_le_bytes()).collect();
-        tensors.push(Tensor("uvs", "F32", vec![count, 2], bytes));
+    if model.accessor("TEXCOORD_0").is_some() {
+        let uvs = model.floats("TEXCOORD_0").into_iter();
+        let uvs: Vec<[f64; 2]> = uvs.map(|[u, v]| [u, f64::from(1.0 - v as f32)]).collect();
+        tensors.push(Tensor(
+            "uvs",
+            "F32",
+            vec![count, 2],
+            singles(uvs.as_flattened()),
+        ));
     }
     tensors
 }
 
-/// Pictures with their alpha as masks, and cameras as `TRELLIS` has them.
+/// Pictures with their alpha as masks, and cameras in `TRELLIS`'s convention.
 struct Views {
     colours: Vec<u8>,
     masks: Vec<u8>,
@@ -100,8 +82,7 @@ struct Views {
 }
 
 fn views() -> Views {
-    let text = fs::read(data("transforms.json")).expect("the views");
-    let json: Value = serde_json::from_slice(&text).expect("JSON");
+    let json = read_json(&sample("transforms.json"));
     let frames = json["frames"].as_array().expect("frames");
     let mut views = Views {
         colours: Vec::new(),
@@ -110,20 +91,16 @@ fn views() -> Views {
         intrinsics: Vec::new(),
         count: frames.len(),
     };
-    let focal = json["fl_x"].as_f64().expect("a focal length") / EDGE as f64;
+    let focal = number(&json["fl_x"]) / EDGE as f64;
     for frame in frames {
-        let path = data(frame["file_path"].as_str().expect("a name"));
-        let file = std::io::BufReader::new(fs::File::open(path).expect("a picture"));
-        let mut reader = png::Decoder::new(file).read_info().expect("a PNG");
-        assert_eq!(reader.output_color_type().0, png::ColorType::Rgba);
-        let mut pixels = vec![0; 4 * EDGE * EDGE];
-        reader.next_frame(&mut pixels).expect("pixels");
-        for pixel in pixels.chunks_exact(4) {
+        let picture = Picture::read(&sample(frame["file_path"].as_str().expect("a name")));
+        assert_eq!(picture.colour, png::ColorType::Rgba);
+        for pixel in picture.bytes.chunks_exact(4) {
             views.colours.extend_from_slice(&pixel[..3]);
             views.masks.push(pixel[3]);
         }
         // Camera-to-world (C, c) with OpenGL axes: R = diag(1, -1, -1) Cᵀ, t = -R c.
-        let at = |r: usize, c: usize| frame["transform_matrix"][r][c].as_f64().expect("a number");
+        let at = |r: usize, c: usize| number(&frame["transform_matrix"][r][c]);
         for (r, sign) in [1.0, -1.0, -1.0].into_iter().enumerate() {
             let row: [f64; 3] = std::array::from_fn(|c| sign * at(c, r));
             let translation = -(0..3).map(|c| row[c] * at(c, 3)).sum::<f64>();
@@ -140,59 +117,54 @@ fn views() -> Views {
 
 impl Views {
     fn tensors(&self) -> Vec<Tensor> {
-        let bytes = |list: &[f64]| list.iter().flat_map(|x| x.to_le_bytes()).collect();
-        let size = vec![self.count, EDGE, EDGE];
-        let observations = [&size[..], &[3]].concat();
-        vec![
-            Tensor("observations", "U8", observations, self.colours.clone()),
-            Tensor("masks", "U8", size, self.masks.clone()),
-            Tensor(
-                "extrinsics",
-                "F64",
-                vec![self.count, 4, 4],
-                bytes(&self.extrinsics),
-            ),
-            Tensor(
-                "intrinsics",
-                "F64",
-                vec![self.count, 3, 3],
-                bytes(&self.intrinsics),
-            ),
-        ]
+        let doubles = |list: &[f64]| list.iter().flat_map(|x| x.to_le_bytes()).collect();
+        self.written(["U8", "F64"], <[u8]>::to_vec, doubles)
     }
 
-    /// As renderers hand them over: colours and masks as floats, cameras in single precision.
+    /// As renderers output them: float colours and masks, single-precision cameras.
     fn tensors_in_floats(&self) -> Vec<Tensor> {
-        let steps = |list: &[u8]| -> Vec<u8> {
-            let float = |&step: &u8| (f32::from(step) / 255.0).to_le_bytes();
-            list.iter().flat_map(float).collect()
-        };
-        let singles = |list: &[f64]| {
-            list.iter()
-                .flat_map(|&x| (x as f32).to_le_bytes())
-                .collect()
-        };
+        let float = |&step: &u8| (f32::from(step) / 255.0).to_le_bytes();
+        let single = |&x: &f64| (x as f32).to_le_bytes();
+        self.written(
+            ["F32", "F32"],
+            |list| list.iter().flat_map(float).collect(),
+            |list| list.iter().flat_map(single).collect(),
+        )
+    }
+
+    fn written(
+        &self,
+        [of_pixels, of_cameras]: [&'static str; 2],
+        pixels: impl Fn(&[u8]) -> Vec<u8>,
+        cameras: impl Fn(&[f64]) -> Vec<u8>,
+    ) -> Vec<Tensor> {
         let size = vec![self.count, EDGE, EDGE];
         let observations = [&size[..], &[3]].concat();
+        let square = |edge| vec![self.count, edge, edge];
         vec![
-            Tensor("observations", "F32", observations, steps(&self.colours)),
-            Tensor("masks", "F32", size, steps(&self.masks)),
+            Tensor(
+                "observations",
+                of_pixels,
+                observations,
+                pixels(&self.colours),
+            ),
+            Tensor("masks", of_pixels, size, pixels(&self.masks)),
             Tensor(
                 "extrinsics",
-                "F32",
-                vec![self.count, 4, 4],
-                singles(&self.extrinsics),
+                of_cameras,
+                square(4),
+                cameras(&self.extrinsics),
             ),
             Tensor(
                 "intrinsics",
-                "F32",
-                vec![self.count, 3, 3],
-                singles(&self.intrinsics),
+                of_cameras,
+                square(3),
+                cameras(&self.intrinsics),
             ),
         ]
     }
 
-    /// With their rows from below.
+    /// With rows from the bottom.
     fn upside_down(&self) -> Vec<Tensor> {
         let turn = |bytes: &[u8], row: usize| -> Vec<u8> {
             let pictures = bytes.chunks_exact(row * EDGE);
@@ -208,16 +180,15 @@ impl Views {
 
 /// The report and the GLB.
 fn bake(mesh: &Path, views: &Path, more: &[&str]) -> (Value, Vec<u8>) {
-    let bench = Bench::real(SABOTEUR);
-    let command = bench.bake_for_real(mesh, views, &[&DRAFT[..], more].concat());
-    let outcome = Run::start(command).finish();
-    outcome.assert_code(0);
-    let glb = fs::read(bench.path("out/out.glb")).expect("the result");
-    (outcome.one("done")["report"].clone(), glb)
+    let bench = Bench::real();
+    let report = bench
+        .baked(mesh, views, &[&words(DRAFT), more].concat())
+        .report();
+    (report, bench.bytes("out/out.glb").expect("the result"))
 }
 
 fn heldout(report: &Value) -> f64 {
-    report["psnr"]["holdout_db"].as_f64().expect("measured")
+    number(&report["psnr"]["holdout_db"])
 }
 
 fn normalized() -> Value {
@@ -228,7 +199,7 @@ fn normalized() -> Value {
 fn one_file_gives_what_many_files_give() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("a.safetensors");
-    let (mesh_file, views_file) = (data("mesh_nouv.glb"), data("transforms.json"));
+    let (mesh_file, views_file) = (sample("mesh_nouv.glb"), sample("transforms.json"));
     let views = views();
     let (wanted, wanted_glb) = bake(&mesh_file, &views_file, &[]);
 
@@ -241,7 +212,7 @@ fn one_file_gives_what_many_files_give() {
         heldout(&found),
         heldout(&wanted)
     );
-    // Each half with the other kind of file.
+    // Each half together with the other kind of file.
     assert!(bake(&path, &views_file, &[]).1 == wanted_glb);
     assert!(bake(&mesh_file, &path, &[]).1 == wanted_glb);
 
@@ -249,14 +220,9 @@ fn one_file_gives_what_many_files_give() {
     fs::write(&path, file(&floats, normalized())).expect("writes");
     let (found, _) = bake(&path, &path, &[]);
     let off = (heldout(&found) - heldout(&wanted)).abs();
-    assert!(
-        off < 0.05,
-        "{} and {} dB",
-        heldout(&found),
-        heldout(&wanted)
-    );
+    assert!(off < 0.05, "{off} dB");
 
-    // The comparison can fail.
+    // Checks that the comparison can fail.
     fs::write(&path, file(&views.upside_down(), normalized())).expect("writes");
     let (found, glb) = bake(&mesh_file, &path, &[]);
     assert!(glb != wanted_glb);
@@ -271,24 +237,17 @@ fn one_file_gives_what_many_files_give() {
 fn texture_coordinates_of_the_file_are_kept() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("a.safetensors");
-    let views_file = data("transforms.json");
-    let (wanted, _) = bake(&data("mesh_uv.glb"), &views_file, &["--keep-uvs"]);
+    let views_file = sample("transforms.json");
+    let (wanted, _) = bake(&sample("mesh_uv.glb"), &views_file, &["--keep-uvs"]);
     fs::write(&path, file(&mesh("mesh_uv.glb"), normalized())).expect("writes");
     let (found, _) = bake(&path, &views_file, &["--keep-uvs"]);
     assert_eq!(found["prepare"]["unwrap"], "kept");
     let off = (heldout(&found) - heldout(&wanted)).abs();
-    assert!(
-        off < 0.05,
-        "{} and {} dB",
-        heldout(&found),
-        heldout(&wanted)
-    );
+    assert!(off < 0.05, "{off} dB");
 }
 
 #[test]
 fn a_broken_file_is_one_line_that_names_the_tensor() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("a.safetensors");
     let views = views();
     let good = [mesh("mesh_nouv.glb"), views.tensors()].concat();
     let without = |name: &str| -> Vec<Tensor> {
@@ -315,64 +274,50 @@ fn a_broken_file_is_one_line_that_names_the_tensor() {
         }
     });
     let whole = file(&good, normalized());
-    for (bytes, reason) in [
+    let nan = |tensor: &mut Tensor| tensor.3[..4].copy_from_slice(&f32::NAN.to_le_bytes());
+    for (tensors, reason) in [
+        (without("faces"), "has no tensor faces, only extrinsics,"),
+        (without("observations"), "has no tensor observations"),
         (
-            file(&without("faces"), normalized()),
-            "has no tensor faces, only extrinsics,",
-        ),
-        (
-            file(&without("observations"), normalized()),
-            "has no tensor observations",
-        ),
-        (
-            file(&change("masks", &|tensor| tensor.1 = "I8"), normalized()),
+            change("masks", &|tensor| tensor.1 = "I8"),
             "tensor masks: is I8",
         ),
         (
-            file(
-                &change("masks", &|tensor| tensor.2.swap(0, 1)),
-                normalized(),
-            ),
+            change("masks", &|tensor| tensor.2.swap(0, 1)),
             "tensor masks: has the shape [256, 16, 256], not [16, 256, 256]",
         ),
         (
-            file(&change("faces", &|tensor| tensor.3[7] = 255), normalized()),
+            change("faces", &|tensor| tensor.3[7] = 255),
             "tensor faces: triangle 0 names vertex -",
         ),
-        (
-            file(
-                &change("vertices", &|tensor| {
-                    tensor.3[..4].copy_from_slice(&f32::NAN.to_le_bytes());
-                }),
-                normalized(),
-            ),
-            "tensor vertices: [0, 0] is NaN",
-        ),
-        (
-            file(&transposed, normalized()),
-            "tensor extrinsics: matrix 0 ends in the row",
-        ),
-        (
-            file(&good, json!({})),
-            "tensor intrinsics: matrix 0 has the focal length",
-        ),
-        (
-            whole[..whole.len() - 100].to_vec(),
-            "tensor intrinsics: ends at byte",
-        ),
-        (whole[..100].to_vec(), "it ends within its header"),
-        (Vec::new(), "it ends before its header"),
+        (change("vertices", &nan), "tensor vertices: [0, 0] is NaN"),
+        (transposed, "tensor extrinsics: matrix 0 ends in the row"),
     ] {
-        fs::write(&path, bytes).expect("writes");
-        let bench = Bench::real(SABOTEUR);
-        let command = bench.bake_for_people(&path, &path, &[&DRAFT[..], &["-q"]].concat());
-        let (verdict, _) = judge(&bench, command).expect("a GLB, or one line and exit 65");
-        let Verdict::Refused(line) = verdict else {
-            panic!("was baked, and should not for {reason:?}");
-        };
-        assert!(
-            line.contains("a.safetensors: ") && line.contains(reason),
-            "{line:?} does not say {reason:?}"
-        );
+        refused(&file(&tensors, normalized()), reason);
     }
+    refused(
+        &file(&good, json!({})),
+        "tensor intrinsics: matrix 0 has the focal length",
+    );
+    refused(
+        &whole[..whole.len() - 100],
+        "tensor intrinsics: ends at byte",
+    );
+    refused(&whole[..100], "it ends within its header");
+    refused(&[], "it ends before its header");
+}
+
+/// A file of these bytes is refused in one line.
+fn refused(bytes: &[u8], reason: &str) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("a.safetensors");
+    fs::write(&path, bytes).expect("writes");
+    let bench = Bench::real();
+    let command = bench.bake_for_people(&path, &path, &[&words(DRAFT)[..], &["-q"]].concat());
+    let (verdict, _) = judge(&bench, command).expect("a GLB, or one line and exit 65");
+    let Verdict::Refused(line) = verdict else {
+        panic!("was baked, and should not for {reason:?}");
+    };
+    let told = line.contains("a.safetensors: ") && line.contains(reason);
+    assert!(told, "{line:?} does not say {reason:?}");
 }

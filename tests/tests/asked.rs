@@ -1,45 +1,29 @@
-//! What a bake does only when it is asked: provenance of vertices, pictures of what was rejected, a texture's edge by what the
-//! views resolve, colours of vertices alone, one of several sets of texture coordinates.
+//! Options of a bake: vertices' provenance, pictures of rejected pixels, texture size from the views' resolution,
+//! vertex colours, one of several UV sets.
 
 use std::fs;
 
-use kiln_tests::{Bench, Outcome, Run, glb, names_in, sphere};
-use serde_json::Value;
+use kiln_tests::glb::{self, Model};
+use kiln_tests::{Bench, Outcome, names_in, number, read_json, words};
+use serde_json::{Value, json};
 
-const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
-
-fn with_sphere() -> Bench {
-    let bench = Bench::real(SABOTEUR);
-    sphere::write(&bench.path("."));
-    bench
-}
-
-/// A bake of the sphere to `out/a.glb`; one of its seven views is held out.
+/// Bakes the sphere to `out/a.glb`; one of its seven views is held out.
 fn bake(bench: &Bench, more: &[&str]) -> Outcome {
-    let mut command = bench.kiln();
-    command.args(["bake", "mesh.obj", "--views", "transforms.json", "--json"]);
-    command.args(["--quality", "draft", "--device", "cpu", "--holdout", "1"]);
-    command.args(["-o", "out/a.glb", "--baker"]);
-    command.arg(bench.baker()).args(more);
-    Run::start(command).finish()
+    let all = words("--quality draft --holdout 1 -o out/a.glb");
+    bench.baked("mesh.obj", "transforms.json", &[&all, more].concat())
 }
 
 fn report(bench: &Bench, more: &[&str]) -> Value {
-    let outcome = bake(bench, more);
-    outcome.assert_code(0);
-    outcome.one("done")["report"].clone()
+    bake(bench, more).report()
 }
 
 fn refused(bench: &Bench, code: i32, more: &[&str]) -> String {
-    let outcome = bake(bench, more);
-    outcome.assert_code(code);
-    let message = outcome.one("error")["message"].as_str().map(str::to_owned);
-    message.expect("a line")
+    bake(bench, more).refusal(code)
 }
 
 #[test]
 fn provenance_of_vertices_is_a_valid_attribute_of_every_glb() {
-    let bench = with_sphere();
+    let bench = Bench::sphere();
     let mut files = Vec::new();
     for (name, compress) in [("plain.glb", "none"), ("small.glb", "meshopt")] {
         let flags = [
@@ -53,25 +37,14 @@ fn provenance_of_vertices_is_a_valid_attribute_of_every_glb() {
         let path = bench.path("out").join(name);
         fs::rename(bench.path("out/a.glb"), &path).expect("the result");
         let json = glb::read(&path).expect("a whole GLB");
-        let attribute = &json["meshes"][0]["primitives"][0]["attributes"]["_PROVENANCE"];
-        let accessor = &json["accessors"][attribute.as_u64().expect("the attribute") as usize];
-        assert_eq!(
-            (
-                &accessor["type"],
-                &accessor["componentType"],
-                &accessor["normalized"]
-            ),
-            (
-                &Value::from("SCALAR"),
-                &Value::from(5121),
-                &Value::from(true)
-            )
-        );
+        let model = Model::open(&path);
+        let accessor = model.accessor("_PROVENANCE").expect("the attribute");
+        let kind = ["type", "componentType", "normalized"].map(|key| accessor[key].clone());
+        assert_eq!(kind, [json!("SCALAR"), json!(5121), json!(true)]);
         assert_eq!(accessor["count"], json["accessors"][0]["count"]);
         files.push(path);
     }
-    let (valid, words) = glb::validate(&files);
-    assert!(valid, "{words}");
+    glb::assert_files_valid(&files);
     report(&bench, &["--texture-size", "256"]);
     let json = glb::read(&bench.path("out/a.glb")).expect("a whole GLB");
     let attributes = &json["meshes"][0]["primitives"][0]["attributes"];
@@ -80,7 +53,7 @@ fn provenance_of_vertices_is_a_valid_attribute_of_every_glb() {
 
 #[test]
 fn what_was_rejected_is_drawn_for_each_view_of_the_fit() {
-    let bench = with_sphere();
+    let bench = Bench::sphere();
     let flags = ["--texture-size", "256", "--rejected", "out"];
     let report = report(&bench, &flags);
     let views = report["bake"]["views"].as_array().expect("views");
@@ -98,10 +71,7 @@ fn what_was_rejected_is_drawn_for_each_view_of_the_fit() {
     }
     assert_eq!(names_in(&bench.path("out")), wanted);
     let file = &report["files"][1];
-    assert_eq!(
-        (&file["kind"], &file["path"]),
-        (&"rejected".into(), &"out".into())
-    );
+    assert_eq!([&file["kind"], &file["path"]], ["rejected", "out"]);
     let line = refused(&bench, 73, &["--rejected", "nowhere"]);
     assert!(line.contains("nowhere/rejected_0000.png"), "{line}");
     let silent = bake(&bench, &["--texture-size", "256"]).one("done")["report"].clone();
@@ -113,37 +83,33 @@ fn what_was_rejected_is_drawn_for_each_view_of_the_fit() {
 
 #[test]
 fn the_edge_is_chosen_by_what_the_views_resolve() {
-    let bench = with_sphere();
+    let bench = Bench::sphere();
     // Pictures of 48 pixels: the least there is would hold them.
     let small = report(&bench, &["--texture-size", "auto"]);
     let choice = &small["prepare"]["texture"];
     assert_eq!(choice["size"], 256, "{choice}");
     assert!(
-        choice["wanted"]
-            .as_f64()
-            .is_some_and(|edge| (20.0..256.0).contains(&edge)),
+        (20.0..256.0).contains(&number(&choice["wanted"])),
         "{choice}"
     );
     assert_eq!(choice["views"], 7);
     // Seen three times as large, and of the sphere mostly its nearer middle.
-    let text = fs::read_to_string(bench.path("transforms.json")).expect("there");
-    let mut json: Value = serde_json::from_str(&text).expect("JSON");
-    json["fl_x"] = (json["fl_x"].as_f64().expect("a number") * 3.0).into();
+    let mut json = read_json(&bench.path("transforms.json"));
+    json["fl_x"] = (number(&json["fl_x"]) * 3.0).into();
     json["fl_y"] = json["fl_x"].clone();
     fs::write(bench.path("transforms.json"), json.to_string()).expect("room");
     let near = report(&bench, &["--texture-size", "auto"]);
-    let number = |choice: &Value, key: &str| choice[key].as_f64().expect("a number");
     let choices = [choice, &near["prepare"]["texture"]];
     let [far, near] = choices.map(|choice| {
         // What nobody sees has a ninth of the texels of what somebody does.
-        let seen = number(choice, "seen");
-        number(choice, "wanted") / (seen + (1.0 - seen) / 9.0).sqrt()
+        let seen = number(&choice["seen"]);
+        number(&choice["wanted"]) / (seen + (1.0 - seen) / 9.0).sqrt()
     });
     assert!(
         (2.5..4.5).contains(&(near / far)),
         "three times the focal length, {near} in place of {far}"
     );
-    let [far, near] = choices.map(|choice| number(choice, "seen"));
+    let [far, near] = choices.map(|choice| number(&choice["seen"]));
     assert!(near < far && far <= 1.0, "{near} of the sphere, and {far}");
     assert!(report(&bench, &["--texture-size", "256"])["prepare"]["texture"].is_null());
     let line = refused(&bench, 64, &["--max-texture-size", "512"]);
@@ -152,13 +118,11 @@ fn the_edge_is_chosen_by_what_the_views_resolve() {
 
 #[test]
 fn colours_of_vertices_are_made_for_the_asking() {
-    let bench = with_sphere();
+    let bench = Bench::sphere();
     let report = report(&bench, &["--vertex-colours"]);
     assert_eq!(report["product"], "vertex_colours");
     let path = bench.path("out/a.glb");
-    let file = fs::read(&path).expect("the result");
-    let length = u32::from_le_bytes(file[12..16].try_into().expect("four bytes")) as usize;
-    let json: Value = serde_json::from_slice(&file[20..20 + length]).expect("JSON");
+    let json = glb::json(&path).expect("a GLB");
     let attributes = &json["meshes"][0]["primitives"][0]["attributes"];
     assert!(
         attributes["COLOR_0"].is_number() && json["images"].is_null(),
@@ -168,13 +132,12 @@ fn colours_of_vertices_are_made_for_the_asking() {
         report["ladder"].as_array().is_none_or(Vec::is_empty),
         "nothing went wrong"
     );
-    let (valid, words) = glb::validate(&[path]);
-    assert!(valid, "{words}");
+    glb::assert_files_valid(&[path]);
 }
 
 #[test]
 fn a_set_of_texture_coordinates_is_taken_by_its_number() {
-    let bench = with_sphere();
+    let bench = Bench::sphere();
     let line = refused(&bench, 65, &["--keep-uvs", "--uv-set", "2"]);
     assert!(line.contains("the set that --uv-set names"), "{line}");
     bake(&bench, &["--uv-set", "1"]).assert_code(64);

@@ -1,4 +1,4 @@
-//! The benchmark over the sample in the repository: that it measures, not what.
+//! Runs the benchmark on the repository's sample: checks that it measures, not what.
 
 use std::fs;
 use std::path::Path;
@@ -36,7 +36,7 @@ fn the_sample_gets_a_row_measured_on_views_that_were_not_fitted() {
         .iter()
         .filter_map(|score| score["psnr_db"].as_f64())
         .fold(f64::INFINITY, f64::min);
-    // Cameras that were mixed up would leave a dozen.
+    // Swapped cameras would leave about a dozen dB.
     assert!((25.0..60.0).contains(&worst), "{worst} dB");
     // The texture with its provenance alone, beside the resident memory of any one role.
     let largest = ["prepare", "bake", "encode"]
@@ -51,7 +51,7 @@ fn the_sample_gets_a_row_measured_on_views_that_were_not_fitted() {
     );
     let table = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(
-        table.contains("\nspot ") && table.contains("held-out"),
+        table.contains("| spot |") && table.contains("held-out"),
         "{table}"
     );
     assert!(kept.join("spot-draft.glb").is_file());
@@ -88,7 +88,7 @@ fn sizes_are_varied_with_input_of_its_own_and_drawn() {
         "--picture",
         &picture_name,
     ];
-    // Below, `--` gives the flags of a bake on the processor.
+    // From here on, `--` precedes the flags of a bake on the processor.
     let (output, json) = bench(folder.path(), &flags);
     assert!(output.status.success(), "{output:?}");
     let points = json["points"].as_array().expect("points");
@@ -99,7 +99,7 @@ fn sizes_are_varied_with_input_of_its_own_and_drawn() {
     assert_eq!(axes, ["texture", "faces"]);
     for point in points {
         let measured = &point["measured"];
-        // Views from the wrong side, or a mesh that lies elsewhere, would leave a dozen.
+        // Views from the wrong side, or a displaced mesh, would leave about a dozen dB.
         let psnr = measured["psnr_db"].as_f64().expect("held-out views");
         assert!((22.0..60.0).contains(&psnr), "{psnr} dB");
         let whole = measured["whole_s"].as_f64().expect("seconds");
@@ -112,6 +112,6 @@ fn sizes_are_varied_with_input_of_its_own_and_drawn() {
         );
     }
     let svg = fs::read_to_string(picture).expect("a picture");
-    // A point has one place in each line of its panel; the processor has no clock of its own.
+    // Each point occurs once per line of its panel; the processor has no GPU clock.
     assert_eq!(svg.matches("<circle").count(), 4, "{svg}");
 }

@@ -1,38 +1,34 @@
-//! The command line: flags, exit codes, what goes to which stream, help.
+//! The command line: flags, exit codes, the use of each stream, and help.
 
 use std::process::{Command, Output};
 
 use kiln_tests::fault::{Fault, Plan, Step};
-use kiln_tests::{Bench, Run};
+use kiln_tests::{Bench, Run, words};
 use proto::message::{Code, Role};
 
-const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
-
 fn bench() -> Bench {
-    Bench::new(SABOTEUR, &Plan::healthy())
+    Bench::new(&Plan::healthy())
 }
 
 fn kiln(bench: &Bench, arguments: &[&str]) -> Output {
     bench.kiln().args(arguments).output().expect("kiln runs")
 }
 
-/// The arguments of a bake.
 fn arguments<'a>(mesh: &'a str, views: &'a str, output: &'a str) -> [&'a str; 6] {
     ["bake", mesh, "--views", views, "-o", output]
 }
 
 /// `kiln bake` of the bench's own inputs, for people.
 fn bake(bench: &Bench, more: &[&str]) -> Command {
-    let mut command = bench.kiln();
-    command
-        .args(arguments("mesh.glb", ".", "out/out.glb"))
-        .args(["--insecure-no-sandbox", "--crash-folder", "none", "--baker"])
-        .arg(bench.path("kiln-baker"))
-        .args(more);
+    let mut command = bench.command(&arguments("mesh.glb", ".", "out/out.glb"));
+    if !more.contains(&"--crash-folder") {
+        command.args(["--crash-folder", "none"]);
+    }
+    command.arg("--insecure-no-sandbox").args(more);
     command
 }
 
-/// Runs, demands the exit code, and gives standard error.
+/// Runs, checks the exit code, and returns standard error.
 fn refused(bench: &Bench, arguments: &[&str], code: i32) -> String {
     let output = kiln(bench, arguments);
     let text = String::from_utf8(output.stderr).expect("text");
@@ -52,35 +48,29 @@ fn refused(bench: &Bench, arguments: &[&str], code: i32) -> String {
 fn bad_flags_are_told_in_one_line_with_64() {
     let bench = bench();
     let bake = arguments("mesh.glb", "transforms.json", "out/out.glb");
-    for (more, words) in [
-        (vec!["--texture-size", "1000000"], "256 to 8192"),
-        (vec!["--texture-size", "258"], "multiple of 4"),
-        (vec!["--texture-size", "-4"], "--texture-size"),
-        (vec!["--simplify", "1"], "less than 1"),
-        (vec!["--simplify", "nan"], "less than 1"),
-        (vec!["--target-faces", "0"], "from 1"),
-        (
-            vec!["--target-faces", "10", "--simplify", "0.5"],
-            "cannot be used with",
-        ),
-        (vec!["--quality", "superb"], "superb"),
-        (vec!["--blend", "gamma"], "gamma"),
-        (vec!["--timeout", "0"], "above 0"),
-        (vec!["--timeout", "inf"], "above 0"),
-        (vec!["--timeout", "1e9"], "31536000 (a year) at most"),
-        (vec!["--holdout", "9999999"], "below"),
-        (vec!["--device", ""], "empty"),
-        (vec!["--qiuet"], "--quiet"),
-        (vec!["-q", "-v"], "cannot be used with"),
-        (vec!["--report", "out/out.glb"], "named twice"),
-        (vec!["--preview", "mesh.glb"], "named twice"),
-        (
-            vec!["--maps", "out", "--preview", "out/residual.png"],
-            "named twice",
-        ),
+    for (more, wanted) in [
+        ("--texture-size 1000000", "256 to 8192"),
+        ("--texture-size 258", "multiple of 4"),
+        ("--texture-size -4", "--texture-size"),
+        ("--simplify 1", "less than 1"),
+        ("--simplify nan", "less than 1"),
+        ("--target-faces 0", "from 1"),
+        ("--target-faces 10 --simplify 0.5", "cannot be used with"),
+        ("--quality superb", "superb"),
+        ("--blend gamma", "gamma"),
+        ("--timeout 0", "above 0"),
+        ("--timeout inf", "above 0"),
+        ("--timeout 1e9", "31536000 (a year) at most"),
+        ("--holdout 9999999", "below"),
+        ("--device=", "a part of an adapter's name"),
+        ("--qiuet", "--quiet"),
+        ("-q -v", "cannot be used with"),
+        ("--report out/out.glb", "named twice"),
+        ("--preview mesh.glb", "named twice"),
+        ("--maps out --preview out/residual.png", "named twice"),
     ] {
-        let text = refused(&bench, &[&bake[..], &more].concat(), 64);
-        assert!(text.contains(words), "{words:?} is not in {text}");
+        let text = refused(&bench, &[&bake[..], &words(more)].concat(), 64);
+        assert!(text.contains(wanted), "{wanted:?} is not in {text}");
     }
     assert!(
         refused(&bench, &[], 64).contains("bake, compare, serve, submit, status, wait, cancel")
@@ -96,29 +86,20 @@ fn a_bad_flag_is_json_where_json_was_asked_for() {
     let output = kiln(&bench, &["bake", "--json", "--nonsense"]);
     assert_eq!(output.status.code(), Some(64));
     let line: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
-    assert_eq!(
-        (line["event"].as_str(), line["code"].as_str()),
-        (Some("error"), Some("invalid_spec"))
-    );
+    assert_eq!([&line["event"], &line["code"]], ["error", "invalid_spec"]);
 }
 
 #[test]
 fn missing_inputs_are_named_before_any_work() {
     let bench = bench();
-    let text = refused(
-        &bench,
-        &arguments("no.glb", "transforms.json", "out/out.glb"),
-        66,
-    );
-    assert!(text.contains("the mesh no.glb"), "{text}");
-    let text = refused(&bench, &arguments("mesh.glb", "no.json", "out/out.glb"), 66);
-    assert!(text.contains("the views no.json"), "{text}");
-    let text = refused(
-        &bench,
-        &arguments("out", "transforms.json", "out/out.glb"),
-        66,
-    );
-    assert!(text.contains("is a folder, not a file"), "{text}");
+    for (mesh, views, words) in [
+        ("no.glb", "transforms.json", "the mesh no.glb"),
+        ("mesh.glb", "no.json", "the views no.json"),
+        ("out", "transforms.json", "is a folder, not a file"),
+    ] {
+        let text = refused(&bench, &arguments(mesh, views, "out/out.glb"), 66);
+        assert!(text.contains(words), "{words:?} is not in {text}");
+    }
     assert!(!bench.path("prepare-1").exists(), "no worker was started");
 }
 
@@ -137,7 +118,7 @@ fn a_place_that_cannot_be_written_is_named_before_any_work() {
         );
         assert!(text.contains(words), "{words:?} is not in {text}");
     }
-    // A name that fits, and those of the files beside it do not.
+    // The name fits, but the names of the files beside it do not.
     for (output, name) in [
         (format!("out/{}.glb", "n".repeat(252)), "n.glb"),
         (format!("out/{}.obj", "n".repeat(251)), "_texture.png"),
@@ -212,23 +193,10 @@ fn standard_output_is_the_path_alone() {
 
 #[test]
 fn a_crash_is_told_to_people_with_its_last_lines() {
-    let bench = Bench::new(
-        SABOTEUR,
-        &Plan::always(Role::Bake, Step::Work, Fault::Signal(11)),
-    );
+    let bench = Bench::new(&Plan::always(Role::Bake, Step::Work, Fault::Signal(11)));
     let crashes = bench.path("crashes");
     let folder = crashes.to_str().expect("text");
-    let mut command = bench.kiln();
-    command
-        .args(arguments("mesh.glb", ".", "out/out.glb"))
-        .args([
-            "-q",
-            "--insecure-no-sandbox",
-            "--crash-folder",
-            folder,
-            "--baker",
-        ])
-        .arg(bench.path("kiln-baker"));
+    let command = bake(&bench, &["-q", "--crash-folder", folder]);
     let outcome = Run::start(command).finish();
     assert_eq!(outcome.code, Some(70));
     assert!(outcome.stdout.is_empty());
@@ -236,7 +204,7 @@ fn a_crash_is_told_to_people_with_its_last_lines() {
     assert!(lines[0].starts_with(
         "kiln: error: bake died by SIGSEGV while fitting the texture (phase fit), twice"
     ));
-    // The saboteur is on no GPU: another device would not help.
+    // The saboteur uses no GPU, so another device would not help.
     assert!(lines[1].starts_with("  hint: no driver had a part in it"));
     assert!(
         lines[2].starts_with(&format!("  kept: {folder}/")) && lines[2].contains("kiln replay")
@@ -247,10 +215,11 @@ fn a_crash_is_told_to_people_with_its_last_lines() {
 
 #[test]
 fn what_a_worker_says_is_told_in_one_line_and_a_hint() {
-    let bench = Bench::new(
-        SABOTEUR,
-        &Plan::always(Role::Prepare, Step::Work, Fault::Fail(Code::InvalidAsset)),
-    );
+    let bench = Bench::new(&Plan::always(
+        Role::Prepare,
+        Step::Work,
+        Fault::Fail(Code::InvalidAsset),
+    ));
     let outcome = Run::start(bake(&bench, &["-q"])).finish();
     assert_eq!(outcome.code, Some(65));
     assert_eq!(
@@ -328,7 +297,7 @@ fn doctor_without_a_worker_says_so() {
 
 #[test]
 fn doctor_takes_a_broken_answer_for_a_problem() {
-    // The saboteur knows no doctor and exits with 64.
+    // The saboteur has no `doctor` and exits with 64.
     let bench = bench();
     let output = kiln(&bench, &["doctor", "--json", "--baker", "kiln-baker"]);
     assert_eq!(

@@ -1,18 +1,17 @@
-//! A model of COLMAP through the real programs: the same result as from `transforms.json`, whatever its form and wherever it
-//! is read, and one line where something is wrong with it.
+//! A COLMAP model gives the same result as `transforms.json`, whatever its form and location. Each error in it gives
+//! one line.
 
 use std::fs;
 
 use kiln_tests::errand::kiln;
 use kiln_tests::sidecar::Sidecar;
-use kiln_tests::{Bench, Outcome, Run, sphere};
+use kiln_tests::{Bench, Outcome, words};
 use serde_json::{Value, json};
 
-const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
 /// Of the sphere's views, in pixels.
 const EDGE: f64 = 48.0;
 const FOCAL: f64 = 57.5;
-/// Rotations that take each axis to another without rounding, as quaternions.
+/// Axis permutations as quaternions, which rotate without rounding.
 const TURNS: [[f64; 4]; 6] = [
     [1.0, 0.0, 0.0, 0.0],
     [0.0, 1.0, 0.0, 0.0],
@@ -25,9 +24,8 @@ const DISTANCE: f64 = 3.0;
 
 /// The sphere with six views, as `transforms.json` and as two models of COLMAP in folders of their own.
 fn with_models() -> Bench {
-    let bench = Bench::real(SABOTEUR);
+    let bench = Bench::sphere();
     let at = |name: &str| bench.path(name);
-    sphere::write(&at("."));
     for folder in ["images/views", "sparse/0", "text"] {
         fs::create_dir_all(at(folder)).expect("a folder");
     }
@@ -55,7 +53,7 @@ fn with_models() -> Bench {
                 1.0 - 2.0 * (x * x + y * y),
             ],
         ];
-        // World to camera looks along z; camera to world of transforms.json along -z, with y up.
+        // COLMAP's world-to-camera looks along z. The camera-to-world of transforms.json looks along -z, with y up.
         let to_world = |r: usize| {
             let eye = -DISTANCE * rows[2][r];
             [rows[0][r], -rows[1][r], -rows[2][r], eye]
@@ -105,41 +103,25 @@ fn with_models() -> Bench {
 }
 
 fn bake(bench: &Bench, views: &str, output: &str, more: &[&str]) -> Outcome {
-    let mut command = bench.kiln();
-    command.args(["bake", "mesh.obj", "--views", views, "-o", output, "--json"]);
-    command.args([
-        "--quality",
-        "draft",
-        "--texture-size",
-        "256",
-        "--device",
-        "cpu",
-        "--baker",
-    ]);
-    command.arg(bench.baker()).args(more);
-    Run::start(command).finish()
+    let mut all = words("--quality draft --texture-size 256 -o");
+    all.push(output);
+    bench.baked("mesh.obj", views, &[&all, more].concat())
 }
 
 fn baked(bench: &Bench, views: &str, more: &[&str]) -> Vec<u8> {
-    let outcome = bake(bench, views, "out/a.glb", more);
-    outcome.assert_code(0);
-    fs::read(bench.path("out/a.glb")).expect("the result")
+    bake(bench, views, "out/a.glb", more).assert_code(0);
+    bench.bytes("out/a.glb").expect("the result")
 }
 
 fn refused(bench: &Bench, views: &str, code: i32) -> String {
-    let outcome = bake(bench, views, "out/refused.glb", &[]);
-    outcome.assert_code(code);
-    outcome.one("error")["message"]
-        .as_str()
-        .expect("a line")
-        .to_owned()
+    bake(bench, views, "out/refused.glb", &[]).refusal(code)
 }
 
 #[test]
 fn a_model_in_either_form_gives_the_bytes_that_transforms_json_gives() {
     let bench = with_models();
     let wanted = baked(&bench, "six.json", &[]);
-    // The project's folder holds the sphere's own transforms.json, too, which goes first; its model is named.
+    // The project's folder also holds the sphere's transforms.json, which takes precedence, so the model is named.
     for (views, more) in [
         ("sparse", &[][..]),
         ("sparse/0", &[]),
@@ -163,21 +145,7 @@ fn a_model_in_either_form_gives_the_bytes_that_transforms_json_gives() {
 fn a_comparison_reads_a_model() {
     let bench = with_models();
     baked(&bench, "sparse", &[]);
-    let compared = |views: &str| -> Value {
-        let mut command = bench.kiln();
-        command.args([
-            "compare",
-            "out/a.glb",
-            "--views",
-            views,
-            "--json",
-            "--baker",
-        ]);
-        command.arg(bench.baker());
-        let outcome = Run::start(command).finish();
-        outcome.assert_code(0);
-        outcome.one("compared")["models"][0]["psnr_db"].clone()
-    };
+    let compared = |views: &str| bench.compared("out/a.glb", views)["psnr_db"].clone();
     let of_model = compared("sparse/0");
     assert!(of_model.is_number());
     assert_eq!(of_model, compared("six.json"));
@@ -189,21 +157,11 @@ fn a_sidecar_takes_a_model_by_its_path_and_by_its_files() {
     let wanted = baked(&bench, "six.json", &[]);
     let sidecar = Sidecar::start(&bench, &[]);
     let submit = |more: &[&str]| {
-        let arguments = [
-            &[
-                "submit",
-                "mesh.obj",
-                "--wait",
-                "-o",
-                "out/b.glb",
-                "--quality",
-                "draft",
-            ][..],
-            &["--texture-size", "256", "--device", "cpu"],
-            more,
-        ];
-        kiln(&bench, &arguments.concat()).assert_code(0);
-        let bytes = fs::read(bench.path("out/b.glb")).expect("the result");
+        let all = words(
+            "submit mesh.obj --wait -o out/b.glb --quality draft --texture-size 256 --device cpu",
+        );
+        kiln(&bench, &[&all, more].concat()).assert_code(0);
+        let bytes = bench.bytes("out/b.glb").expect("the result");
         assert!(bytes == wanted, "{more:?}: other bytes");
     };
     submit(&["--views", "sparse/0"]);

@@ -1,48 +1,26 @@
-//! `kiln compare`: its figures against the bake's own, its refusals, and workers that die under it.
+//! `kiln compare`: its figures against the bake's, its refusals, and workers that die under it.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use kiln_tests::fault::{Fault, Plan, Step};
-use kiln_tests::{Bench, Outcome, Run, sphere};
+use kiln_tests::{Bench, Outcome, Run, number, sample, words};
 use nix::sys::signal::Signal;
 use proto::message::{Code, Role};
 use serde_json::Value;
 
-const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
-
-fn data(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("data/spot")
-        .join(name)
-}
-
 fn bake(bench: &Bench, output: &str, more: &[&str]) -> Value {
-    let mut command = bench.bake_for_real(
-        &data("mesh_nouv.glb"),
-        &data("transforms.json"),
-        &[&["--quality", "draft"], more].concat(),
-    );
-    command.current_dir(bench.path("."));
-    let outcome = Run::start(command).finish();
-    outcome.assert_code(0);
-    fs::rename(bench.path("out/out.glb"), bench.path(output)).expect("the GLB");
-    outcome.one("done")["report"].clone()
+    let more = [&["--quality", "draft", "-o", output], more].concat();
+    bench
+        .baked(sample("mesh_nouv.glb"), sample("transforms.json"), &more)
+        .report()
 }
 
 /// `kiln compare --json` with the bench's worker.
 fn command(bench: &Bench, meshes: &[&str], views: &Path, more: &[&str]) -> Command {
-    let mut command = bench.kiln();
-    command
-        .arg("compare")
-        .args(meshes)
-        .arg("--views")
-        .arg(views);
-    command
-        .args(["--json", "--baker"])
-        .arg(bench.baker())
-        .args(more);
+    let mut command = bench.command(&["compare", "--json"]);
+    command.args(meshes).arg("--views").arg(views).args(more);
     command
 }
 
@@ -50,15 +28,9 @@ fn compare(bench: &Bench, meshes: &[&str], views: &Path, more: &[&str]) -> Outco
     Run::start(command(bench, meshes, views, more)).finish()
 }
 
-fn number(value: &Value) -> f64 {
-    value
-        .as_f64()
-        .unwrap_or_else(|| panic!("{value} is no number"))
-}
-
 #[test]
 fn figures_are_those_of_the_bakes_own_report() {
-    let bench = Bench::real(SABOTEUR);
+    let bench = Bench::real();
     let report = bake(
         &bench,
         "a.glb",
@@ -69,7 +41,7 @@ fn figures_are_those_of_the_bakes_own_report() {
     let outcome = compare(
         &bench,
         &["a.glb", "b.glb"],
-        &data("transforms.json"),
+        &sample("transforms.json"),
         &picture,
     );
     outcome.assert_code(0);
@@ -79,7 +51,7 @@ fn figures_are_those_of_the_bakes_own_report() {
     assert_eq!(a["textures"], serde_json::json!([[512, 512]]));
     assert_eq!(b["textures"], serde_json::json!([[256, 256]]));
 
-    // The bake measured these views with the texels that it handed to its encoder; here they come out of the file.
+    // The bake measured these views with the texels that it sent to the encoder; compare reads them from the file.
     let held_out = report["encode"]["holdout"].as_array().expect("views");
     assert_eq!(held_out.len(), 3);
     for score in held_out {
@@ -112,23 +84,20 @@ fn figures_are_those_of_the_bakes_own_report() {
         assert!((0.0..0.2).contains(&number(&model["unseen"])), "{model}");
         assert!(number(&model["missing"]) < 0.001, "{model}");
     }
-    // The oracle can fail: with half the texels an axis, other figures come out.
+    // Checks the oracle: half the texels per axis give other figures.
     assert!(number(&a["psnr_db"]) > number(&b["psnr_db"]) + 1.0);
     assert!((number(&a["ssim"]) - number(&b["ssim"])).abs() > 1e-4);
     for level in 0..4 {
         let [a, b] = [a, b].map(|model| number(&model["atlas"]["seam_residual"][level]));
         assert!((a - b).abs() > 0.01 * a, "{level}: {a} {b}");
     }
-    let sheet = fs::read(bench.path("out/sheet.png")).expect("the sheet");
+    let sheet = bench.bytes("out/sheet.png").expect("the sheet");
     assert!(sheet.starts_with(b"\x89PNG\r\n\x1a\n"));
     bench.assert_clean(&["sheet.png"]);
 
     // One mesh, for people.
-    let mut command = bench.kiln();
-    command
-        .args(["compare", "a.glb", "--quiet", "--views"])
-        .arg(data("transforms_test.json"));
-    command.arg("--baker").arg(bench.baker());
+    let mut command = bench.command(&words("compare a.glb --quiet"));
+    command.arg("--views").arg(sample("transforms_test.json"));
     let outcome = Run::start(command).finish();
     outcome.assert_code(0);
     let line = |name: &str| {
@@ -149,15 +118,10 @@ fn figures_are_those_of_the_bakes_own_report() {
 
 #[test]
 fn views_with_z_up_are_turned_to_the_mesh_that_was_baked_from_them() {
-    let bench = Bench::real(SABOTEUR);
-    sphere::write(&bench.path(""));
-    let (mesh, views) = (bench.path("mesh.obj"), bench.path("transforms.json"));
-    let draft = ["--quality", "draft", "--texture-size", "256"];
+    let bench = Bench::sphere();
+    let views = bench.path("transforms.json");
     for (name, up) in [("given.glb", "y"), ("turned.glb", "z")] {
-        let more = [&draft[..], &["--up", up]].concat();
-        let outcome = Run::start(bench.bake_for_real(&mesh, &views, &more)).finish();
-        outcome.assert_code(0);
-        fs::rename(bench.path("out/out.glb"), bench.path(name)).expect("the GLB");
+        bench.draft(&["--up", up, "-o", name]).assert_code(0);
     }
     let psnr = |name: &str, up: &str| {
         let outcome = compare(&bench, &[name], &views, &["--up", up]);
@@ -174,9 +138,9 @@ fn views_with_z_up_are_turned_to_the_mesh_that_was_baked_from_them() {
 
 #[test]
 fn what_cannot_be_compared_is_one_line() {
-    let bench = Bench::real(SABOTEUR);
-    let views = data("transforms.json");
-    fs::copy(data("mesh_nouv.glb"), bench.path("plain.glb")).expect("a mesh");
+    let bench = Bench::real();
+    let views = sample("transforms.json");
+    fs::copy(sample("mesh_nouv.glb"), bench.path("plain.glb")).expect("a mesh");
     fs::write(bench.path("bad.glb"), "glTF, but no more").expect("a file");
     fs::write(
         bench.path("mesh.ply"),
@@ -185,8 +149,7 @@ fn what_cannot_be_compared_is_one_line() {
     .expect("a file");
     let refused = |meshes: &[&str], code: i32, what: &str| {
         let outcome = compare(&bench, meshes, &views, &["--picture", "out/sheet.png"]);
-        outcome.assert_code(code);
-        let message = outcome.one("error")["message"].as_str().expect("text");
+        let message = outcome.refusal(code);
         assert!(message.contains(what), "{message}");
         bench.assert_clean(&[]);
     };
@@ -205,9 +168,9 @@ fn what_cannot_be_compared_is_one_line() {
 
 #[test]
 fn a_mesh_without_texture_has_its_one_colour() {
-    let bench = Bench::real(SABOTEUR);
-    fs::copy(data("mesh_nouv.glb"), bench.path("plain.glb")).expect("a mesh");
-    let outcome = compare(&bench, &["plain.glb"], &data("transforms.json"), &[]);
+    let bench = Bench::real();
+    fs::copy(sample("mesh_nouv.glb"), bench.path("plain.glb")).expect("a mesh");
+    let outcome = compare(&bench, &["plain.glb"], &sample("transforms.json"), &[]);
     outcome.assert_code(0);
     let model = &outcome.one("compared")["models"][0];
     assert_eq!(
@@ -223,7 +186,7 @@ fn a_mesh_without_texture_has_its_one_colour() {
 /// The exit code, and how often the worker was started.
 fn with_fault(fault: Fault, step: Step, times: u32, more: &[&str]) -> (Outcome, usize) {
     let plan = Plan::healthy().with(Role::Prepare, step, fault, times);
-    let bench = Bench::new(SABOTEUR, &plan);
+    let bench = Bench::new(&plan);
     let more = [&["--insecure-no-sandbox"], more].concat();
     let outcome = compare(&bench, &["mesh.glb"], &bench.path("transforms.json"), &more);
     let starts = outcome.all("started").len();
@@ -267,10 +230,7 @@ fn a_worker_that_dies_is_named_and_tried_twice() {
 
 #[test]
 fn a_signal_ends_worker_and_comparison() {
-    let bench = Bench::new(
-        SABOTEUR,
-        &Plan::always(Role::Prepare, Step::Start, Fault::Stall),
-    );
+    let bench = Bench::new(&Plan::always(Role::Prepare, Step::Start, Fault::Stall));
     let views = bench.path("transforms.json");
     let more = ["--insecure-no-sandbox", "--stall-timeout", "100"];
     for (signal, code) in [(Signal::SIGINT, 130), (Signal::SIGTERM, 143)] {

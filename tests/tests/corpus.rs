@@ -1,21 +1,21 @@
-//! Every malformed and hostile input of the corpus through the real programs: a valid GLB, or one line and exit 65.
+//! Runs every malformed or hostile input of the corpus: each gives a valid GLB, or one line and exit code 65.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use kiln_tests::verdict::{Verdict, in_parallel, judge};
-use kiln_tests::{Bench, glb};
+use kiln_tests::verdict::{Verdict, judge};
+use kiln_tests::walk::{all_right, cores, in_parallel};
+use kiln_tests::{Bench, glb, words};
 use nix::sys::resource::{UsageWho, getrusage};
 use serde::Deserialize;
 use serde_json::Value;
 
-const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
 /// What a case may take, whatever is wrong with it.
 const TIME: Duration = Duration::from_secs(20);
-/// What all processes of a job may hold, in KiB.
+/// Memory limit of all processes of a job, in KiB.
 const MEMORY_KIB: i64 = 2 << 20;
-/// `kiln` and one process for each role: no more of a job are ever alive together.
+/// `kiln` and one process per role: no more processes of a job live at once.
 const PROCESSES: i64 = 4;
 
 #[derive(Deserialize)]
@@ -40,7 +40,7 @@ enum Expect {
     Either,
 }
 
-/// The corpus, which is too odd a thing to lie in a repository.
+/// The corpus, which is too odd to be kept in a repository.
 fn corpus() -> PathBuf {
     let data = std::env::var_os("KILN_DATA").map_or_else(
         || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data"),
@@ -62,8 +62,8 @@ fn cases(corpus: &Path) -> Vec<Case> {
     manifest.cases
 }
 
-/// The files that a case spoils, one of which a refusal names: mesh or camera file where it is not the control's, and the
-/// pictures that only this camera file names.
+/// The files that a case spoils; a refusal names one of them. These are the mesh or camera file where it differs from
+/// the control's, and the pictures that only this camera file names.
 fn spoilt(corpus: &Path, case: &Case, control: &Case) -> Vec<String> {
     let mut names = Vec::new();
     let last = |path: &str| path.rsplit('/').next().map(str::to_owned);
@@ -95,11 +95,11 @@ fn bake(bench: &Bench, corpus: &Path, case: &Case, more: &[&str]) -> std::proces
     bench.bake_for_people(&mesh, &views, &[&fast[..], more].concat())
 }
 
-/// Runs one case, with flags; gives its bench where it made a GLB, and otherwise its refusal.
+/// Runs one case with flags. Returns its bench if it made a GLB, and its refusal otherwise.
 fn run(corpus: &Path, case: &Case, control: &Case, more: &[&str]) -> Result<Option<Bench>, String> {
-    let bench = Bench::real(SABOTEUR);
+    let bench = Bench::real();
     let (verdict, time) = judge(&bench, bake(&bench, corpus, case, more))?;
-    // Repair looks at a mesh from all around.
+    // Repair looks at a mesh from all sides.
     let limit = if more.is_empty() { TIME } else { 3 * TIME };
     if time > limit {
         return Err(format!("took {time:?}"));
@@ -110,7 +110,7 @@ fn run(corpus: &Path, case: &Case, control: &Case, more: &[&str]) -> Result<Opti
         (Verdict::Baked, _) => Ok(Some(bench)),
         (Verdict::Refused(line), _) => {
             let names = spoilt(corpus, case, control);
-            // A NUL of a name is told as a blank.
+            // A NUL in a name is shown as a blank.
             if names
                 .iter()
                 .any(|name| line.contains(&name.replace('\0', " ")))
@@ -129,37 +129,27 @@ fn every_case_of_the_corpus_ends_as_its_manifest_says() {
     let cases = cases(&corpus);
     let control = cases.iter().find(|case| case.id == "control_good");
     let control = control.expect("a control");
-    let results = in_parallel(&cases, |case| run(&corpus, case, control, &[]));
-    let mut failures = Vec::new();
-    let mut baked = Vec::new();
-    for (case, result) in cases.iter().zip(results) {
-        match result {
-            Ok(bench) => baked.extend(bench),
-            Err(error) => failures.push(format!("{} ({}): {error}", case.id, case.why)),
-        }
-    }
-    assert!(failures.is_empty(), "{failures:#?}");
+    hold(&corpus, &cases.iter().collect::<Vec<_>>(), control, &[]);
 
-    // The largest of all processes that ran, four times over, bounds what those of any one job held together.
+    // Four times the largest process of all bounds what the processes of any one job held together.
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN).expect("the kernel counts");
     let largest = usage.max_rss();
     assert!(
         (1..=MEMORY_KIB / PROCESSES).contains(&largest),
         "a process held {largest} KiB"
     );
+}
 
-    glb::assert_valid(&baked);
+/// Runs cases, and validates every GLB.
+fn hold(corpus: &Path, cases: &[&Case], control: &Case, more: &[&str]) {
+    let results = in_parallel(cores(), cases, |case| run(corpus, case, control, more));
+    let baked = all_right(cases, results, |case| format!("{} ({})", case.id, case.why));
+    glb::assert_valid(&baked.into_iter().flatten().collect::<Vec<_>>());
 }
 
 #[test]
 fn every_mesh_of_the_corpus_passes_through_all_of_repair() {
-    const REPAIR: [&str; 5] = [
-        "--weld",
-        "--orient",
-        "--remove-unseen",
-        "--fill-holes",
-        "--hole-edges=512",
-    ];
+    let repair = words("--weld --orient --remove-unseen --fill-holes --hole-edges=512");
     let corpus = corpus();
     let cases = cases(&corpus);
     let control = cases.iter().find(|case| case.id == "control_good");
@@ -169,15 +159,5 @@ fn every_mesh_of_the_corpus_passes_through_all_of_repair() {
         .filter(|case| case.mesh != control.mesh || case.id == control.id)
         .collect();
     assert!(meshes.len() > 40, "{} meshes", meshes.len());
-    let results = in_parallel(&meshes, |case| run(&corpus, case, control, &REPAIR));
-    let mut failures = Vec::new();
-    let mut baked = Vec::new();
-    for (case, result) in meshes.iter().zip(results) {
-        match result {
-            Ok(bench) => baked.extend(bench),
-            Err(error) => failures.push(format!("{} ({}): {error}", case.id, case.why)),
-        }
-    }
-    assert!(failures.is_empty(), "{failures:#?}");
-    glb::assert_valid(&baked);
+    hold(&corpus, &meshes, control, &repair);
 }

@@ -1,34 +1,30 @@
-//! A worker dies: once is forgiven, in any role and at any step; twice ends the job with a report that names it.
+//! Workers die in any role at any step. One death is retried; two end the job with a report that names the worker.
 
 use kiln_tests::fault::{Fault, Kin, Plan, Step};
 use kiln_tests::host::after;
 use kiln_tests::{Bench, Outcome, Run, made};
 use proto::message::{Code, Role};
 
-const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
 const ROLES: [Role; 3] = [Role::Prepare, Role::Bake, Role::Encode];
 
 fn run(plan: &Plan) -> (Bench, Outcome) {
-    let bench = Bench::new(SABOTEUR, plan);
+    let bench = Bench::new(plan);
     let outcome = bench.run(&["--holdout", "1"]);
     (bench, outcome)
 }
 
-/// The same role dies twice: exit code, words, and nothing left.
-fn fatal(role: Role, step: Step, fault: Fault, code: &str, exit: i32, words: &[&str]) {
+/// The same role dies twice: code 70, words, and nothing left.
+fn fatal(role: Role, step: Step, fault: Fault, words: &[&str]) {
     let (bench, outcome) = run(&Plan::always(role, step, fault.clone()));
-    let context = format!(
-        "{role:?} {step:?} {fault:?}: {:#?}\n{}",
-        outcome.stdout, outcome.stderr
-    );
-    assert_eq!(outcome.code, Some(exit), "{context}");
+    let context = format!("{role:?} {step:?} {fault:?}: {outcome:#?}");
+    let message = outcome.refusal(70);
     let error = outcome.one("error");
+    let told = (error["code"].as_str(), error["role"].as_str());
     assert_eq!(
-        (error["code"].as_str(), error["role"].as_str()),
-        (Some(code), Some(role.name())),
+        told,
+        (Some("worker_crashed"), Some(role.name())),
         "{context}"
     );
-    let message = error["message"].as_str().expect("a message");
     for word in words {
         assert!(message.contains(word), "{word:?} is not in {message:?}");
     }
@@ -41,13 +37,10 @@ fn fatal(role: Role, step: Step, fault: Fault, code: &str, exit: i32, words: &[&
     bench.assert_clean(&[]);
 }
 
-/// One death, then all goes well.
+/// One death, then the job succeeds.
 fn forgiven(role: Role, step: Step, fault: Fault) {
     let (bench, outcome) = run(&Plan::once(role, step, fault.clone()));
-    let context = format!(
-        "{role:?} {step:?} {fault:?}: {:#?}\n{}",
-        outcome.stdout, outcome.stderr
-    );
+    let context = format!("{role:?} {step:?} {fault:?}: {outcome:#?}");
     assert_eq!(outcome.code, Some(0), "{context}");
     assert_eq!(outcome.one("retry")["role"], role.name(), "{context}");
     let attempts = outcome.attempts(role.name());
@@ -57,7 +50,7 @@ fn forgiven(role: Role, step: Step, fault: Fault) {
         ("exit 0".to_owned(), "none".to_owned()),
         "{context}"
     );
-    let glb = std::fs::read(bench.path("out/out.glb")).expect("the result");
+    let glb = bench.bytes("out/out.glb").expect("the result");
     assert_eq!(glb, made::model(&[1], &[]), "{context}");
     bench.assert_clean(&["out.glb"]);
 }
@@ -79,43 +72,24 @@ fn one_segfault_at_any_step_of_any_role_is_forgiven() {
 }
 
 #[test]
-fn a_second_segfault_names_role_signal_and_phase() {
-    let words = [
-        "bake died by SIGSEGV",
-        "while fitting",
-        "(phase fit)",
-        "twice",
-    ];
-    fatal(
+fn a_second_death_names_role_signal_and_phase() {
+    let segfault = |role, words: [&str; 3]| fatal(role, Step::Work, Fault::Signal(11), &words);
+    segfault(
         Role::Bake,
-        Step::Work,
-        Fault::Signal(11),
-        "worker_crashed",
-        70,
-        &words,
+        [
+            "bake died by SIGSEGV",
+            "while fitting",
+            "(phase fit), twice",
+        ],
     );
-    let words = ["prepare died by SIGSEGV", "(phase load_mesh)", "twice"];
-    fatal(
+    segfault(
         Role::Prepare,
-        Step::Work,
-        Fault::Signal(11),
-        "worker_crashed",
-        70,
-        &words,
+        ["prepare died by SIGSEGV", "(phase load_mesh)", "twice"],
     );
-    let words = ["encode died by SIGSEGV", "(phase glb)", "twice"];
-    fatal(
+    segfault(
         Role::Encode,
-        Step::Work,
-        Fault::Signal(11),
-        "worker_crashed",
-        70,
-        &words,
+        ["encode died by SIGSEGV", "(phase glb)", "twice"],
     );
-}
-
-#[test]
-fn every_deadly_signal_is_named() {
     for (number, name) in [
         (4, "SIGILL"),
         (6, "SIGABRT"),
@@ -123,14 +97,15 @@ fn every_deadly_signal_is_named() {
         (8, "SIGFPE"),
         (9, "SIGKILL"),
     ] {
-        fatal(
-            Role::Bake,
-            Step::Start,
-            Fault::Signal(number),
-            "worker_crashed",
-            70,
-            &["bake died by", name],
-        );
+        let words = ["bake died by", name];
+        fatal(Role::Bake, Step::Start, Fault::Signal(number), &words);
+    }
+    for (role, step) in [
+        (Role::Bake, Step::Work),
+        (Role::Prepare, Step::Filled),
+        (Role::Encode, Step::HalfTable),
+    ] {
+        fatal(role, step, Fault::Exit(0), &["exit code 0 and no result"]);
     }
 }
 
@@ -153,35 +128,6 @@ fn a_forbidden_system_call_is_no_chance_and_not_repeated() {
 }
 
 #[test]
-fn exit_0_without_a_result_is_a_crash() {
-    let words = ["exit code 0 and no result"];
-    fatal(
-        Role::Bake,
-        Step::Work,
-        Fault::Exit(0),
-        "worker_crashed",
-        70,
-        &words,
-    );
-    fatal(
-        Role::Prepare,
-        Step::Filled,
-        Fault::Exit(0),
-        "worker_crashed",
-        70,
-        &words,
-    );
-    fatal(
-        Role::Encode,
-        Step::HalfTable,
-        Fault::Exit(0),
-        "worker_crashed",
-        70,
-        &words,
-    );
-}
-
-#[test]
 fn a_worker_that_cannot_start_is_told_from_one_that_crashes() {
     let (bench, outcome) = run(&Plan::always(Role::Bake, Step::Spawn, Fault::Exit(3)));
     let error = outcome.one("error");
@@ -200,7 +146,7 @@ fn a_worker_that_cannot_start_is_told_from_one_that_crashes() {
         message.starts_with("bake ended with exit code 3 before it said hello"),
         "{message}"
     );
-    // A loader that is short of something for a moment gets two more chances, later and later.
+    // A loader that briefly lacks a resource gets two retries, with growing delays.
     let delays: Vec<_> = outcome
         .all("retry")
         .iter()
@@ -225,7 +171,7 @@ fn a_bake_is_repeated_without_preparing_again() {
 
 #[test]
 fn a_bake_fed_by_a_dead_prepare_starts_afresh_and_is_not_blamed() {
-    // Prepare dies after its first tables went to bake; later bake itself may still die once.
+    // Prepare dies after bake received its first tables; bake itself may still die once later.
     let plan = Plan::once(Role::Bake, Step::Start, Fault::Tell)
         .with(Role::Prepare, Step::Filled, Fault::Hear, 1)
         .with(Role::Prepare, Step::Filled, Fault::Signal(11), 1)
@@ -241,13 +187,7 @@ fn a_bake_fed_by_a_dead_prepare_starts_afresh_and_is_not_blamed() {
 fn a_crash_after_the_result_is_a_success() {
     for role in ROLES {
         let (bench, outcome) = run(&Plan::always(role, Step::Done, Fault::Signal(11)));
-        assert_eq!(
-            outcome.code,
-            Some(0),
-            "{role:?}: {:#?}\n{}",
-            outcome.stdout,
-            outcome.stderr
-        );
+        outcome.assert_code(0);
         assert_eq!(
             outcome.attempts(role.name()),
             [("SIGSEGV".to_owned(), "none".to_owned())]
@@ -285,12 +225,9 @@ fn a_disk_that_fails_to_read_gets_time_and_is_named_in_the_end() {
     let fail = Fault::Fail(Code::IoError);
     forgiven(Role::Prepare, Step::Work, fail.clone());
     let (bench, outcome) = run(&Plan::always(Role::Prepare, Step::Work, fail));
-    assert_eq!(outcome.code, Some(74), "{:#?}", outcome.stdout);
+    outcome.assert_code(74);
     let error = outcome.one("error");
-    assert_eq!(
-        (error["code"].as_str(), error["class"].as_str()),
-        (Some("io_error"), Some("transient"))
-    );
+    assert_eq!([&error["code"], &error["class"]], ["io_error", "transient"]);
     assert_eq!(outcome.attempts("prepare").len(), 3);
     bench.assert_clean(&[]);
 }
@@ -302,13 +239,13 @@ fn a_lost_gpu_is_tried_once_more() {
 
 #[test]
 fn a_missing_worker_program_is_said_at_once() {
-    let bench = Bench::new(SABOTEUR, &Plan::healthy());
+    let bench = Bench::new(&Plan::healthy());
     let outcome = bench.run(&["--baker", "nowhere/kiln-baker"]);
     // The flag is given twice, which clap refuses: the bench's own goes first.
-    assert_eq!(outcome.code, Some(64), "{:#?}", outcome.stdout);
+    outcome.assert_code(64);
     std::fs::remove_file(bench.path("kiln-baker")).expect("the link");
     let outcome = bench.run(&[]);
-    assert_eq!(outcome.code, Some(71), "{:#?}", outcome.stdout);
+    outcome.assert_code(71);
     assert!(
         outcome.one("error")["message"]
             .as_str()
@@ -318,12 +255,12 @@ fn a_missing_worker_program_is_said_at_once() {
     bench.assert_clean(&[]);
 }
 
-/// `assert_clean` knows a process that a worker has started by its worker's command line, which is its own.
+/// `assert_clean` finds a worker's child by its command line, which it shares with its parent.
 #[test]
 fn what_a_worker_has_started_ends_with_it() {
     for role in ROLES {
         for kin in [Kin::Child, Kin::Orphan] {
-            // Before anybody could be in a sandbox, and with data in hand.
+            // Before the sandbox, and with data in hand.
             for step in [Step::Hello, Step::Work] {
                 let (bench, outcome) = run(&Plan::always(role, step, Fault::Fork(kin)));
                 let told = format!("{role:?} {kin:?} {step:?}: {}", outcome.stderr);
@@ -331,7 +268,7 @@ fn what_a_worker_has_started_ends_with_it() {
                 assert_eq!(outcome.attempts(role.name()).len(), 1, "{told}");
                 bench.assert_clean(&["out.glb"]);
             }
-            // Whose worker is killed, too.
+            // A worker that is killed, too.
             let plan = Plan::once(role, Step::Hello, Fault::Fork(kin));
             let plan = plan.with(role, Step::Work, Fault::Signal(9), 1);
             let (bench, outcome) = run(&plan);
@@ -344,13 +281,13 @@ fn what_a_worker_has_started_ends_with_it() {
     }
 }
 
-/// A program that has children already is no parent of orphans: they are left alone, and so are this one's. What it writes
-/// for ever holds nothing up.
+/// A program that already has children does not adopt orphans, so these are left alone. An orphan that writes for ever
+/// must not block anything.
 #[test]
 fn an_orphan_that_nobody_can_end_is_not_heard_for_ever() {
     for role in ROLES {
         let plan = Plan::always(role, Step::Done, Fault::Fork(Kin::Flood));
-        let bench = Bench::new(SABOTEUR, &plan);
+        let bench = Bench::new(&plan);
         let alive = bench.alive();
         let other = "sleep 300 <&- >&- 2>&- & echo $! > other";
         let outcome = Run::start(after(other, &bench.bake(&["--holdout", "1"]))).finish();
@@ -361,7 +298,7 @@ fn an_orphan_that_nobody_can_end_is_not_heard_for_ever() {
             other,
             nix::sys::signal::Signal::SIGKILL
         ));
-        // Nobody reads what it writes any more, so it ends.
+        // Nobody reads its output any more, so it ends.
         kiln_tests::wait_all_gone(&alive);
         bench.assert_clean(&["out.glb"]);
     }
@@ -374,8 +311,8 @@ fn a_worker_that_closes_its_descriptors_is_not_said_to_lack_memory() {
         outcome.assert_code(70);
         let error = outcome.one("error");
         assert_eq!(
-            (&error["code"], &error["role"]),
-            (&"worker_crashed".into(), &role.name().into())
+            [&error["code"], &error["role"]],
+            ["worker_crashed", role.name()]
         );
         let message = error["message"].as_str().expect("text");
         assert!(message.contains("closed its socket"), "{message}");

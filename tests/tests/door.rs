@@ -1,4 +1,4 @@
-//! The sidecar's door: strangers who hold connections, forms as large as real ones, and clients that are none of each other's.
+//! The sidecar's connections: strangers who hold them, uploads as large as real ones, and clients kept apart.
 
 use std::fs;
 use std::io::{self, ErrorKind, Write};
@@ -8,12 +8,10 @@ use std::process::Command;
 
 use kiln_tests::fault::Plan;
 use kiln_tests::sidecar::{Answer, Sidecar, by_path, sha256, tcp_flags};
-use kiln_tests::{Bench, sphere};
+use kiln_tests::{Bench, read_json};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::geteuid;
 use serde_json::{Value, json};
-
-const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
 
 /// This process holds the other end of each connection.
 fn many_descriptors() {
@@ -25,17 +23,16 @@ fn many_descriptors() {
     setrlimit(Resource::RLIMIT_NOFILE, hard, hard).expect("up to the hard limit");
 }
 
-/// Sends as much as the other end takes, which may have gone away.
+/// Sends until the peer takes no more or has closed the connection.
 fn push(stream: &mut (impl Write + ?Sized), bytes: &[u8]) {
-    match stream.write_all(bytes) {
-        Err(error) => assert!(
+    if let Err(error) = stream.write_all(bytes) {
+        assert!(
             matches!(
                 error.kind(),
                 ErrorKind::WouldBlock | ErrorKind::BrokenPipe | ErrorKind::ConnectionReset
             ),
             "{error}"
-        ),
-        Ok(()) => {}
+        );
     }
 }
 
@@ -47,12 +44,12 @@ fn descriptors(sidecar: &Sidecar) -> usize {
 #[test]
 fn strangers_that_never_read_keep_nobody_out() {
     many_descriptors();
-    let bench = Bench::new(SABOTEUR, &Plan::healthy());
+    let bench = Bench::new(&Plan::healthy());
     let (token, flags) = tcp_flags(&bench);
     let sidecar = Sidecar::start(&bench, &flags.each_ref().map(String::as_str));
     let address = sidecar.tcp.clone().expect("it said where");
     let page = String::from_utf8(sidecar.get("/").body).expect("text");
-    // Without the page, the answer that it is missing does as well.
+    // Without the page, the answer that it is missing also counts.
     let script = page.split('"').find(|text| text.ends_with(".js"));
     let script = script.unwrap_or("/page/none.js");
     let requests = format!("GET {script} HTTP/1.1\r\nhost: {address}\r\n\r\n").repeat(64);
@@ -76,7 +73,7 @@ fn strangers_that_never_read_keep_nobody_out() {
 #[test]
 fn bodies_that_never_come_keep_nobody_out() {
     many_descriptors();
-    let bench = Bench::new(SABOTEUR, &Plan::healthy());
+    let bench = Bench::new(&Plan::healthy());
     let sidecar = Sidecar::start(&bench, &[]);
     let socket = bench.path("run/kiln.sock");
     let head = b"POST /v1/jobs HTTP/1.1\r\nhost: kiln\r\nidempotency-key: a\r\ncontent-type: application/json\r\ncontent-length: 1000\r\n\r\n{";
@@ -92,11 +89,6 @@ fn bodies_that_never_come_keep_nobody_out() {
     assert_eq!(sidecar.get("/livez").status, 200);
     assert_eq!(sidecar.get("/v1/jobs").status, 200);
     drop(crowd);
-}
-
-fn id(answer: &Answer) -> String {
-    assert_eq!(answer.status, 202, "{answer:?}");
-    answer.json()["id"].as_str().expect("an id").to_owned()
 }
 
 /// Parts as `curl -F` sends them.
@@ -125,11 +117,9 @@ impl Form {
 
 #[test]
 fn a_form_as_large_as_a_real_one_is_the_same_job_as_its_files() {
-    let bench = Bench::real(SABOTEUR);
-    sphere::write(&bench.path(""));
+    let bench = Bench::sphere();
     // More than any default bound of a body, and names as NeRF's own transforms.json have them.
-    let text = fs::read(bench.path("transforms.json")).expect("there");
-    let mut transforms: Value = serde_json::from_slice(&text).expect("JSON");
+    let mut transforms = read_json(&bench.path("transforms.json"));
     let frames = transforms["frames"].as_array_mut().expect("frames");
     fs::create_dir(bench.path("train")).expect("room");
     for (number, frame) in frames.iter_mut().enumerate() {
@@ -139,7 +129,7 @@ fn a_form_as_large_as_a_real_one_is_the_same_job_as_its_files() {
     }
     let count = frames.len();
     fs::write(bench.path("transforms.json"), transforms.to_string()).expect("room");
-    let mesh = fs::read(bench.path("mesh.obj")).expect("there");
+    let mesh = bench.bytes("mesh.obj").expect("there");
     let mesh = [mesh, vec![b'#'; 9 << 20]].concat();
     fs::write(bench.path("mesh.obj"), &mesh).expect("room");
     let sidecar = Sidecar::start(&bench, &[]);
@@ -156,12 +146,12 @@ fn a_form_as_large_as_a_real_one_is_the_same_job_as_its_files() {
         let picture = fs::read(bench.path(&format!("train/{number}.png"))).expect("there");
         form = form.part("file", Some(&format!("./train/{number}.png")), &picture);
     }
-    let sent = sidecar.finished(&id(&form.send(&sidecar, "form")));
+    let sent = sidecar.finished(&form.send(&sidecar, "form").id());
     assert_eq!(sent["state"], "succeeded", "{sent:#}");
     let mut spec = options;
     spec["mesh"] = json!({"path": bench.path("mesh.obj")});
     spec["views"] = json!({"path": bench.path("transforms.json")});
-    let own = sidecar.finished(&id(&sidecar.submit("paths", &spec)));
+    let own = sidecar.finished(&sidecar.submit("paths", &spec).id());
     assert_eq!(own["state"], "succeeded", "{own:#}");
     assert_eq!(
         sent["artifacts"][0]["sha256"], own["artifacts"][0]["sha256"],
@@ -171,7 +161,7 @@ fn a_form_as_large_as_a_real_one_is_the_same_job_as_its_files() {
 
 #[test]
 fn a_form_beyond_a_bound_is_told_which_and_a_name_is_given_once() {
-    let bench = Bench::new(SABOTEUR, &Plan::healthy());
+    let bench = Bench::new(&Plan::healthy());
     let sidecar = Sidecar::start(&bench, &["--queue-bytes", "16M"]);
     let form = || {
         Form::default()
@@ -182,10 +172,7 @@ fn a_form_beyond_a_bound_is_told_which_and_a_name_is_given_once() {
     let refused = form()
         .part("file", Some("a.png"), &large)
         .send(&sidecar, "large");
-    assert_eq!(
-        (refused.status, refused.code().as_str()),
-        (413, "payload_too_large")
-    );
+    assert_eq!(refused.problem(), (413, "payload_too_large".to_owned()));
     let told = refused.json();
     assert_eq!(told["retryable"], false);
     let detail = told["detail"].as_str().expect("text");
@@ -200,8 +187,8 @@ fn a_form_beyond_a_bound_is_told_which_and_a_name_is_given_once() {
     ] {
         let refused = form().part("file", Some(name), b"x").send(&sidecar, name);
         assert_eq!(
-            (refused.status, refused.code().as_str()),
-            (400, "invalid_request"),
+            refused.problem(),
+            (400, "invalid_request".to_owned()),
             "{name}"
         );
         let told = refused.json();
@@ -219,10 +206,7 @@ fn a_form_beyond_a_bound_is_told_which_and_a_name_is_given_once() {
         ("idempotency-key", "twice"),
     ];
     let refused = sidecar.send("POST", "/v1/jobs", &headers, text.as_bytes());
-    assert_eq!(
-        (refused.status, refused.code().as_str()),
-        (422, "invalid_spec")
-    );
+    assert_eq!(refused.problem(), (422, "invalid_spec".to_owned()));
     assert!(
         refused.json()["detail"]
             .as_str()
@@ -230,17 +214,17 @@ fn a_form_beyond_a_bound_is_told_which_and_a_name_is_given_once() {
             .contains("\"m.glb\"")
     );
     assert_eq!(
-        sidecar.finished(&id(&form().send(&sidecar, "good")))["state"],
+        sidecar.finished(&form().send(&sidecar, "good").id())["state"],
         "succeeded"
     );
 }
 
 #[test]
 fn a_disk_without_room_for_another_file_is_full_in_true_words() {
-    let bench = Bench::new(SABOTEUR, &Plan::healthy());
+    let bench = Bench::new(&Plan::healthy());
     let (socket, store) = (bench.path("kiln.sock"), bench.path("small/store"));
     fs::create_dir(bench.path("small")).expect("room");
-    // In a mount namespace of its own, as SQLite needs the disk at a path.
+    // In its own mount namespace, since SQLite needs the disk at a path.
     let mut small = Command::new("unshare");
     if !geteuid().is_root() {
         small.arg("--map-root-user");
@@ -262,10 +246,7 @@ fn a_disk_without_room_for_another_file_is_full_in_true_words() {
     let full = full.expect("fewer files than that");
     assert_eq!(full.kind(), ErrorKind::StorageFull);
     let refused = sidecar.send("PUT", &format!("/v1/blobs/{}", sha256(b"a")), &[], b"a");
-    assert_eq!(
-        (refused.status, refused.code().as_str()),
-        (507, "insufficient_storage")
-    );
+    assert_eq!(refused.problem(), (507, "insufficient_storage".to_owned()));
     let told = refused.json();
     assert_eq!(told["retryable"], true);
     assert!(
@@ -276,11 +257,11 @@ fn a_disk_without_room_for_another_file_is_full_in_true_words() {
 
 #[test]
 fn a_clients_jobs_are_not_there_for_another_and_the_owner_sees_all() {
-    let bench = Bench::new(SABOTEUR, &Plan::healthy());
+    let bench = Bench::new(&Plan::healthy());
     let (token, flags) = tcp_flags(&bench);
     let sidecar = Sidecar::start(&bench, &flags.each_ref().map(String::as_str));
     let by_tcp = |method: &str, path: &str| sidecar.send_by_tcp(token, method, path, &[], &[]);
-    let own = id(&sidecar.submit("own", &by_path(&bench.path(""))));
+    let own = sidecar.submit("own", &by_path(&bench.path(""))).id();
     assert_eq!(sidecar.finished(&own)["state"], "succeeded");
     let headers = [
         ("content-type", "application/json"),
@@ -288,7 +269,7 @@ fn a_clients_jobs_are_not_there_for_another_and_the_owner_sees_all() {
     ];
     let spec = by_path(&bench.path("")).to_string();
     let theirs = sidecar.send_by_tcp(token, "POST", "/v1/jobs", &headers, spec.as_bytes());
-    let theirs = id(&theirs);
+    let theirs = theirs.id();
     assert_ne!(own, theirs);
     let unknown = by_tcp("GET", &format!("/v1/jobs/{}", "0".repeat(32)));
     for (method, path) in [
@@ -300,8 +281,8 @@ fn a_clients_jobs_are_not_there_for_another_and_the_owner_sees_all() {
     ] {
         let answer = by_tcp(method, &path);
         assert_eq!(
-            (answer.status, answer.code().as_str()),
-            (404, "not_found"),
+            answer.problem(),
+            (404, "not_found".to_owned()),
             "{method} {path}"
         );
         assert_eq!(answer.json(), unknown.json(), "as if it were not there");
@@ -311,9 +292,12 @@ fn a_clients_jobs_are_not_there_for_another_and_the_owner_sees_all() {
         let id = |job: &Value| job["id"].as_str().expect("an id").to_owned();
         jobs.iter().map(id).collect()
     };
-    assert_eq!(listed(by_tcp("GET", "/v1/jobs")), [theirs.clone()]);
+    assert_eq!(
+        listed(by_tcp("GET", "/v1/jobs")),
+        std::slice::from_ref(&theirs)
+    );
     assert_eq!(listed(sidecar.get("/v1/jobs")), [theirs.clone(), own]);
-    // The owner's are all of them.
+    // All of them are the owner's.
     assert_eq!(sidecar.finished(&theirs)["state"], "succeeded");
     let theirs = format!("/v1/jobs/{theirs}");
     assert_eq!(

@@ -1,40 +1,23 @@
-//! `kiln bake --dry-run` against the bake that it stands for: bytes of the device, rows kept and drawn again, errors, no file.
-
-use std::path::{Path, PathBuf};
+//! `kiln bake --dry-run` against the real bake: device memory, cached and redrawn rows, errors; it writes no file.
 
 use kiln_tests::vulkan::LLVMPIPE;
-use kiln_tests::{Bench, Outcome, Run};
+use kiln_tests::{Bench, Outcome, Run, number, sample, words};
 use serde_json::Value;
 
-const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
 /// Rows are counted in some of the views, and pools are made whole.
 const OFF: f64 = 0.03;
-
-fn data(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("data/spot")
-        .join(name)
-}
 
 fn bake(bench: &Bench, more: &[&str]) -> Outcome {
     let draft = match more.contains(&"--texture-size") {
         true => vec!["--quality", "draft"],
         false => vec!["--quality", "draft", "--texture-size", "256"],
     };
-    let (mesh, views) = (data("mesh_nouv.glb"), data("transforms.json"));
-    Run::start(bench.bake_for_real(&mesh, &views, &[&draft[..], more].concat())).finish()
+    let (mesh, views) = (sample("mesh_nouv.glb"), sample("transforms.json"));
+    bench.baked(mesh, views, &[&draft[..], more].concat())
 }
 
 fn report(bench: &Bench, more: &[&str]) -> Value {
-    let outcome = bake(bench, more);
-    outcome.assert_code(0);
-    outcome.one("done")["report"].clone()
-}
-
-fn number(value: &Value) -> f64 {
-    value
-        .as_f64()
-        .unwrap_or_else(|| panic!("{value} is a number"))
+    bake(bench, more).report()
 }
 
 fn near(what: &str, planned: &Value, baked: &Value) {
@@ -45,7 +28,7 @@ fn near(what: &str, planned: &Value, baked: &Value) {
     );
 }
 
-/// Plans, bakes, and compares; gives the report of the plan.
+/// Plans, bakes and compares; returns the plan's report.
 fn agree(bench: &Bench, more: &[&str]) -> Value {
     let planned = report(bench, &[more, &["--dry-run"]].concat());
     assert_eq!(bench.outputs(), [""; 0], "a dry run makes nothing");
@@ -80,7 +63,7 @@ fn agree(bench: &Bench, more: &[&str]) -> Value {
 
 #[test]
 fn a_plan_for_the_processor_counts_its_rows_and_makes_nothing() {
-    let bench = Bench::real(SABOTEUR);
+    let bench = Bench::real();
     let planned = agree(&bench, &["--device", "cpu"]);
     assert_eq!(planned["plan"]["peak_vram_kib"], 0);
     assert_eq!(planned["plan"]["rows"]["views_redrawn"], 0);
@@ -91,14 +74,14 @@ fn a_plan_for_the_processor_counts_its_rows_and_makes_nothing() {
 
 #[test]
 fn a_plan_for_an_adapter_is_what_its_bake_then_takes() {
-    let bench = Bench::real(SABOTEUR);
+    let bench = Bench::real();
     let planned = agree(&bench, &["--device", LLVMPIPE]);
     assert_eq!(planned["plan"]["rows"]["views_redrawn"], 0);
 }
 
 #[test]
 fn a_plan_within_a_budget_tells_of_the_parts_of_the_texture() {
-    let bench = Bench::real(SABOTEUR);
+    let bench = Bench::real();
     // What tiles come to varies by more than is planned with, so of seven small pools that are needed eight may be made: at 18M
     // they are, from 20M to 28M plan and bake agree to a hundredth, and above all fits.
     let planned = agree(&bench, &["--device", LLVMPIPE, "--vram-budget", "24M"]);
@@ -108,7 +91,7 @@ fn a_plan_within_a_budget_tells_of_the_parts_of_the_texture() {
 
 #[test]
 fn what_does_not_fit_ends_as_its_bake_would() {
-    let bench = Bench::real(SABOTEUR);
+    let bench = Bench::real();
     let (size, budget) = (["--texture-size", "4096"], ["--vram-budget", "16M"]);
     let little = [&["--device", LLVMPIPE][..], &size, &budget].concat();
     let ends = [&little[..], &[&little[..], &["--dry-run"]].concat()].map(|more| {
@@ -124,12 +107,11 @@ fn what_does_not_fit_ends_as_its_bake_would() {
 
 #[test]
 fn people_see_a_table_and_need_no_output() {
-    let bench = Bench::real(SABOTEUR);
-    let mut command = bench.kiln();
-    command.arg("bake").arg(data("mesh_nouv.glb"));
-    command.arg("--views").arg(data("transforms.json"));
-    command.arg("--baker").arg(bench.baker());
-    command.args(["--device", LLVMPIPE, "--quality", "draft", "--dry-run"]);
+    let bench = Bench::real();
+    let mut command = bench.command(&words("bake --quality draft --dry-run"));
+    command.args(["--device", LLVMPIPE]);
+    command.arg(sample("mesh_nouv.glb"));
+    command.arg("--views").arg(sample("transforms.json"));
     let outcome = Run::start(command).finish();
     outcome.assert_code(0);
     for words in [

@@ -1,55 +1,41 @@
-//! The real worker on a small real set: files, figures, sameness, and kills in the middle.
+//! The real worker on a small real set: files, figures, reproducibility, and kills midway.
 
 use std::fs;
-use std::path::{Path, PathBuf};
 use std::thread::available_parallelism;
 
-use kiln_tests::{Bench, Outcome, Run, glb, signal_if_there, signal_to};
+use kiln_tests::{
+    Bench, Outcome, Run, adapter, glb, number, read_json, sample, signal_if_there, signal_to, words,
+};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
 /// Seconds on two cores.
 const DRAFT: [&str; 4] = ["--quality", "draft", "--texture-size", "512"];
 
-fn data(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("data/spot")
-        .join(name)
-}
-
 fn bake(bench: &Bench, mesh: &str, more: &[&str]) -> Outcome {
-    let command = bench.bake_for_real(
-        &data(mesh),
-        &data("transforms.json"),
+    bench.baked(
+        sample(mesh),
+        sample("transforms.json"),
         &[&DRAFT[..], more].concat(),
-    );
-    Run::start(command).finish()
+    )
 }
 
 fn succeed(bench: &Bench, mesh: &str, more: &[&str]) -> Value {
-    let outcome = bake(bench, mesh, more);
-    assert_eq!(
-        outcome.code,
-        Some(0),
-        "{more:?}: {:#?}\n{}",
-        outcome.stdout.last(),
-        outcome.stderr
-    );
-    outcome.one("done")["report"].clone()
+    bake(bench, mesh, more).report()
+}
+
+fn result(bench: &Bench) -> Vec<u8> {
+    bench.bytes("out/out.glb").expect("the result")
+}
+
+fn heldout(report: &Value) -> f64 {
+    number(&report["psnr"]["holdout_db"])
 }
 
 #[test]
 fn a_real_mesh_becomes_a_textured_glb_with_preview_and_report() {
-    let bench = Bench::real(SABOTEUR);
-    let more = [
-        "--holdout",
-        "3",
-        "--preview",
-        "out/sheet.png",
-        "--report",
-        "out/report.json",
-    ];
+    let bench = Bench::real();
+    let more = words("--holdout 3 --preview out/sheet.png --report out/report.json");
     let report = succeed(&bench, "mesh_nouv.glb", &more);
     let json = glb::read(&bench.path("out/out.glb")).expect("a whole GLB");
     let material = &json["materials"][0]["pbrMetallicRoughness"];
@@ -60,8 +46,7 @@ fn a_real_mesh_becomes_a_textured_glb_with_preview_and_report() {
             .expect("the preview")
             .starts_with(b"\x89PNG\r\n\x1a\n")
     );
-    let written = fs::read(bench.path("out/report.json")).expect("the report");
-    let written: Value = serde_json::from_slice(&written).expect("JSON");
+    let written = read_json(&bench.path("out/report.json"));
     assert_eq!(written["outcome"], "done");
     assert_eq!(
         written["encode"]["holdout"].as_array().map(Vec::len),
@@ -71,31 +56,23 @@ fn a_real_mesh_becomes_a_textured_glb_with_preview_and_report() {
     assert_eq!(written["prepare"]["views"], 13);
     assert_eq!(written["device"]["kind"], "native");
     // What the best-known averaging and Adam bakers reach on this set at twice the resolution is 37.5 dB.
-    let heldout = report["psnr"]["holdout_db"].as_f64().expect("measured");
+    let heldout = heldout(&report);
     assert!(heldout >= 37.5, "{heldout} dB on held-out views");
     bench.assert_clean(&["out.glb", "report.json", "sheet.png"]);
 }
 
 #[test]
 fn the_default_quality_reaches_its_floor() {
-    let bench = Bench::real(SABOTEUR);
-    let command = bench.bake_for_real(
-        &data("mesh_nouv.glb"),
-        &data("transforms.json"),
-        &["--holdout", "2"],
-    );
-    let outcome = Run::start(command).finish();
-    outcome.assert_code(0);
-    let heldout = outcome.one("done")["report"]["psnr"]["holdout_db"]
-        .as_f64()
-        .expect("measured");
+    let bench = Bench::real();
+    let (mesh, views) = (sample("mesh_nouv.glb"), sample("transforms.json"));
+    let heldout = heldout(&bench.baked(mesh, views, &["--holdout", "2"]).report());
     // 44.1 dB was measured: two of sixteen views are left out, and each sees what hardly another does.
     assert!(heldout >= 43.0, "{heldout} dB on held-out views");
 }
 
 #[test]
 fn a_worker_has_as_many_threads_as_are_asked_for_within_reason() {
-    let bench = Bench::real(SABOTEUR);
+    let bench = Bench::real();
     let processors = available_parallelism().expect("counted").get();
     for (asked, threads) in [
         ("1", 1),
@@ -104,12 +81,11 @@ fn a_worker_has_as_many_threads_as_are_asked_for_within_reason() {
         ("0", processors),
         ("many", processors),
     ] {
-        let (mesh, views) = (data("mesh_nouv.glb"), data("transforms.json"));
+        let (mesh, views) = (sample("mesh_nouv.glb"), sample("transforms.json"));
         let mut command = bench.bake_for_real(&mesh, &views, &DRAFT);
         command.env("RAYON_NUM_THREADS", asked);
         let outcome = Run::start(command).finish();
-        outcome.assert_code(0);
-        let report = &outcome.one("done")["report"];
+        let report = outcome.report();
         let wanted = format!("processor ({threads} threads)");
         assert_eq!(report["device"]["name"], wanted, "{asked}");
     }
@@ -117,11 +93,11 @@ fn a_worker_has_as_many_threads_as_are_asked_for_within_reason() {
 
 #[test]
 fn the_same_job_gives_the_same_bytes() {
-    let bench = Bench::real(SABOTEUR);
+    let bench = Bench::real();
     succeed(&bench, "mesh_nouv.glb", &[]);
-    let first = fs::read(bench.path("out/out.glb")).expect("the result");
+    let first = result(&bench);
     succeed(&bench, "mesh_nouv.glb", &[]);
-    let second = fs::read(bench.path("out/out.glb")).expect("the result");
+    let second = result(&bench);
     assert!(
         first == second,
         "{} and {} bytes",
@@ -129,7 +105,7 @@ fn the_same_job_gives_the_same_bytes() {
         second.len()
     );
     succeed(&bench, "mesh_nouv.glb", &["--holdout", "1"]);
-    let third = fs::read(bench.path("out/out.glb")).expect("the result");
+    let third = result(&bench);
     assert!(
         first != third,
         "other input, other bytes: the comparison can fail"
@@ -138,22 +114,17 @@ fn the_same_job_gives_the_same_bytes() {
 
 #[test]
 fn kept_texture_coordinates_are_the_meshs_own() {
-    let bench = Bench::real(SABOTEUR);
+    let bench = Bench::real();
     let report = succeed(&bench, "mesh_uv.glb", &["--keep-uvs"]);
     assert_eq!(report["prepare"]["unwrap"], "kept");
-    let bench = Bench::real(SABOTEUR);
-    let outcome = bake(&bench, "mesh_nouv.glb", &["--keep-uvs"]);
-    assert_eq!(
-        outcome.code,
-        Some(65),
-        "a mesh without any is refused: {:#?}",
-        outcome.stdout.last()
-    );
+    let bench = Bench::real();
+    // A mesh without any is refused.
+    bake(&bench, "mesh_nouv.glb", &["--keep-uvs"]).assert_code(65);
 }
 
 #[test]
 fn simplification_removes_the_share_asked_for() {
-    let bench = Bench::real(SABOTEUR);
+    let bench = Bench::real();
     let report = succeed(&bench, "mesh_nouv.glb", &["--simplify", "0.8"]);
     let triangles = report["prepare"]["triangles"].as_u64().expect("a count");
     assert!(
@@ -167,12 +138,11 @@ fn simplification_removes_the_share_asked_for() {
 
 #[test]
 fn a_cut_mesh_is_named_and_nothing_is_written() {
-    let bench = Bench::real(SABOTEUR);
-    let bytes = fs::read(data("mesh_nouv.glb")).expect("the mesh");
+    let bench = Bench::real();
+    let bytes = fs::read(sample("mesh_nouv.glb")).expect("the mesh");
     fs::write(bench.path("cut.glb"), &bytes[..bytes.len() / 2]).expect("a file");
-    let command = bench.bake_for_real(&bench.path("cut.glb"), &data("transforms.json"), &DRAFT);
-    let outcome = Run::start(command).finish();
-    assert_eq!(outcome.code, Some(65), "{:#?}", outcome.stdout.last());
+    let outcome = bench.baked("cut.glb", sample("transforms.json"), &DRAFT);
+    outcome.assert_code(65);
     assert_eq!(outcome.one("error")["role"], "prepare");
     assert_eq!(
         outcome.attempts("prepare").len(),
@@ -184,24 +154,15 @@ fn a_cut_mesh_is_named_and_nothing_is_written() {
 
 #[test]
 fn a_missing_picture_is_named_with_its_frame() {
-    let bench = Bench::real(SABOTEUR);
+    let bench = Bench::real();
     fs::create_dir(bench.path("train")).expect("a folder");
-    fs::copy(data("transforms.json"), bench.path("transforms.json")).expect("a copy");
+    fs::copy(sample("transforms.json"), bench.path("transforms.json")).expect("a copy");
     for number in (0..16).filter(|number| *number != 3) {
         let name = format!("train/r_{number:03}.png");
-        fs::copy(data(&name), bench.path(&name)).expect("a copy");
+        fs::copy(sample(&name), bench.path(&name)).expect("a copy");
     }
-    let command = bench.bake_for_real(
-        &data("mesh_nouv.glb"),
-        &bench.path("transforms.json"),
-        &DRAFT,
-    );
-    let outcome = Run::start(command).finish();
-    assert_eq!(outcome.code, Some(65), "{:#?}", outcome.stdout.last());
-    let message = outcome.one("error")["message"]
-        .as_str()
-        .expect("text")
-        .to_owned();
+    let outcome = bench.baked(sample("mesh_nouv.glb"), "transforms.json", &DRAFT);
+    let message = outcome.refusal(65);
     assert!(
         message.contains("r_003.png") && message.contains("frame 3"),
         "{message}"
@@ -211,19 +172,19 @@ fn a_missing_picture_is_named_with_its_frame() {
 
 #[test]
 fn a_killed_bake_is_repeated_with_the_same_result() {
-    let bench = Bench::real(SABOTEUR);
+    let bench = Bench::real();
     succeed(&bench, "mesh_nouv.glb", &[]);
-    let undisturbed = fs::read(bench.path("out/out.glb")).expect("the result");
+    let undisturbed = result(&bench);
     fs::remove_file(bench.path("out/out.glb")).expect("removed");
     let mut run =
-        Run::start(bench.bake_for_real(&data("mesh_nouv.glb"), &data("transforms.json"), &DRAFT));
+        Run::start(bench.bake_for_real(sample("mesh_nouv.glb"), sample("transforms.json"), &DRAFT));
     let pid = run.wait_progress("bake");
     signal_to(pid, Signal::SIGKILL);
     let outcome = run.finish();
-    assert_eq!(outcome.code, Some(0), "{:#?}", outcome.stdout.last());
+    outcome.assert_code(0);
     assert_eq!(outcome.one("retry")["role"], "bake");
     assert_eq!(outcome.attempts("prepare").len(), 1);
-    let repeated = fs::read(bench.path("out/out.glb")).expect("the result");
+    let repeated = result(&bench);
     assert!(
         undisturbed == repeated,
         "a crash does not show in the result"
@@ -234,21 +195,16 @@ fn a_killed_bake_is_repeated_with_the_same_result() {
 #[test]
 fn a_killed_prepare_and_a_killed_encode_are_repeated() {
     for role in ["prepare", "encode"] {
-        let bench = Bench::real(SABOTEUR);
+        let bench = Bench::real();
         let mut run = Run::start(bench.bake_for_real(
-            &data("mesh_nouv.glb"),
-            &data("transforms.json"),
+            sample("mesh_nouv.glb"),
+            sample("transforms.json"),
             &DRAFT,
         ));
         let pid = run.wait_progress(role);
         let hit = signal_if_there(pid, Signal::SIGKILL);
         let outcome = run.finish();
-        assert_eq!(
-            outcome.code,
-            Some(0),
-            "{role}: {:#?}",
-            outcome.stdout.last()
-        );
+        outcome.assert_code(0);
         // A role that was through before the signal arrived has nothing to repeat, and then none is.
         let attempts = outcome.attempts(role);
         assert!(
@@ -261,7 +217,7 @@ fn a_killed_prepare_and_a_killed_encode_are_repeated() {
 
 #[test]
 fn doctor_finds_at_least_the_processor() {
-    let bench = Bench::real(SABOTEUR);
+    let bench = Bench::real();
     let output = bench
         .kiln()
         .args(["doctor", "--json"])
@@ -279,12 +235,12 @@ fn doctor_finds_at_least_the_processor() {
 
 #[test]
 fn the_khronos_validator_finds_no_error_and_no_warning() {
-    let bench = Bench::real(SABOTEUR);
+    let bench = Bench::real();
     succeed(&bench, "mesh_nouv.glb", &[]);
     let result = bench.path("out/out.glb");
     let (clean, words) = glb::validate(std::slice::from_ref(&result));
     assert!(clean, "{words}");
-    // The validator notices a file that is cut, so it did read the other one.
+    // Checks that the validator reads the other file: it notices a truncated one.
     let bytes = fs::read(&result).expect("the result");
     fs::write(&result, &bytes[..bytes.len() - 64]).expect("written");
     assert!(
@@ -297,23 +253,22 @@ fn the_khronos_validator_finds_no_error_and_no_warning() {
 #[test]
 #[expect(clippy::print_stderr, reason = "a test left out says so aloud")]
 fn a_vulkan_adapter_bakes_what_the_processor_bakes() {
-    let adapter = std::env::var("KILN_TEST_ADAPTER").unwrap_or_else(|_unset| "llvmpipe".to_owned());
+    let adapter = adapter();
     if adapter == "none" {
         eprintln!("NOT TESTED: KILN_TEST_ADAPTER=none");
         return;
     }
-    let bench = Bench::real(SABOTEUR);
+    let bench = Bench::real();
     let psnr = |device: &str| {
         let more = ["--holdout", "2", "--device", device];
         let report = succeed(&bench, "mesh_nouv.glb", &more);
         let kind = report["device"]["backend"].as_str().map(str::to_owned);
-        let heldout = report["psnr"]["holdout_db"].as_f64().expect("measured");
-        (kind.expect("a device"), heldout)
+        (kind.expect("a device"), heldout(&report))
     };
     let (native, by_processor) = psnr("cpu");
     let (vulkan, by_adapter) = psnr(&adapter);
     assert_eq!((native.as_str(), vulkan.as_str()), ("native", "vulkan"));
-    // Sums differ in their last bits only; the reweighting may amplify them in a few texels.
+    // Sums differ in their last bits only; reweighting may amplify that in a few texels.
     assert!(
         (by_processor - by_adapter).abs() < 0.5,
         "{by_processor} and {by_adapter} dB"

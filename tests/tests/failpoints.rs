@@ -1,6 +1,6 @@
-//! The real worker goes wrong in every phase of every role, in every way: once, and the job gives the bytes of an undisturbed
-//! one; twice, and the job ends with a report that names role, signal and phase. And the supervisor itself: whatever fails
-//! while it puts the result in place, no half file is left.
+//! The real worker fails in every phase of every role, in every way. After one failure the job gives an undisturbed
+//! job's bytes. After two, its report names role, signal and phase. If the supervisor fails while it commits the
+//! result, no partial file is left.
 
 use std::fs;
 use std::path::Path;
@@ -8,8 +8,6 @@ use std::sync::OnceLock;
 
 use kiln_tests::sphere::{ARGUMENTS, PHASES};
 use kiln_tests::{Bench, Outcome, Run, program, with_failpoints};
-
-const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
 
 /// Ways for a worker to die, and how its supervisor names them.
 const DEATHS: [(&str, &str); 12] = [
@@ -28,22 +26,22 @@ const DEATHS: [(&str, &str); 12] = [
 ];
 
 fn bake(points: &str, more: &[&str]) -> (Bench, Outcome) {
-    let bench = Bench::real_with_failpoints(SABOTEUR);
-    let (mesh, views) = (Path::new("mesh.obj"), Path::new("transforms.json"));
-    let mut command = bench.bake_for_real(mesh, views, &[&ARGUMENTS[..], more].concat());
+    let bench = Bench::real_with_failpoints();
+    let more = [&ARGUMENTS[..], more].concat();
+    let mut command = bench.bake_for_real("mesh.obj", "transforms.json", &more);
     command.env("KILN_FAILPOINTS", points);
     (bench, Run::start(command).finish())
 }
 
 fn result(bench: &Bench) -> Option<Vec<u8>> {
-    fs::read(bench.path("out/out.glb")).ok()
+    bench.bytes("out/out.glb")
 }
 
 fn context(points: &str, outcome: &Outcome) -> String {
     format!("{points}: {:#?}\n{}", outcome.stdout.last(), outcome.stderr)
 }
 
-/// The bytes of a job in which nothing goes wrong.
+/// The bytes of an undisturbed job.
 fn undisturbed() -> &'static [u8] {
     static BYTES: OnceLock<Vec<u8>> = OnceLock::new();
     BYTES.get_or_init(|| {
@@ -53,7 +51,7 @@ fn undisturbed() -> &'static [u8] {
     })
 }
 
-/// One death, and then the result of an undisturbed job.
+/// One death, then the result of an undisturbed job.
 fn forgiven(role: &str, site: &str, nth: u32, action: &str, ended: &str) {
     let points = format!("{role}:{site}:{nth}=1*{action}");
     let (bench, outcome) = bake(&points, &[]);
@@ -70,7 +68,7 @@ fn forgiven(role: &str, site: &str, nth: u32, action: &str, ended: &str) {
     bench.assert_clean(&["out.glb", "sheet.png"]);
 }
 
-/// A call that the sandbox forbids is forbidden the second time, too.
+/// A forbidden system call fails the second time, too, so it is not retried.
 #[test]
 fn a_forbidden_system_call_ends_the_job_in_every_role() {
     for (role, site) in [("prepare", "load_mesh"), ("bake", "fit"), ("encode", "png")] {
@@ -78,8 +76,8 @@ fn a_forbidden_system_call_ends_the_job_in_every_role() {
         assert_eq!(outcome.code, Some(70), "{}", context(role, &outcome));
         let error = outcome.one("error");
         assert_eq!(
-            (error["code"].as_str(), error["signal"].as_str()),
-            (Some("sandbox_violation"), Some("SIGSYS"))
+            [&error["code"], &error["signal"]],
+            ["sandbox_violation", "SIGSYS"]
         );
         assert_eq!(outcome.attempts(role).len(), 1);
         bench.assert_clean(&[]);
@@ -97,7 +95,7 @@ fn every_phase(role: &str) {
         }
     }
     for (action, ended) in [("segv", "SIGSEGV"), ("exit(0)", "exit 0")] {
-        // In the midst of a table, and when all is done but said.
+        // In the middle of a table, and when only the answer is missing.
         forgiven(role, "put", 1, action, ended);
         forgiven(role, "done", 1, action, ended);
     }
@@ -177,7 +175,7 @@ fn a_slow_worker_is_left_alone() {
     assert!(result(&bench).as_deref() == Some(undisturbed()));
 }
 
-/// The comparison above can fail: one bit of the texture is another file.
+/// Checks that the comparison can fail: one changed bit of the texture makes another file.
 #[test]
 fn one_wrong_bit_is_another_result() {
     let (bench, outcome) = bake("bake:gutter:1=flip", &[]);
@@ -212,7 +210,11 @@ fn a_disk_that_fails_is_named_and_leaves_no_half_file() {
                 error["message"].as_str().expect("text").contains(words),
                 "{context}"
             );
-            whole_or_absent(&bench, &context);
+            let model = result(&bench);
+            assert!(
+                model.is_none_or(|model| model == undisturbed()),
+                "{context}: half a file"
+            );
             assert!(
                 !bench.outputs().iter().any(|name| name.ends_with(".part")),
                 "{context}"
@@ -241,16 +243,14 @@ fn a_supervisor_that_dies_leaves_no_worker_and_no_half_file() {
             if action == "kill" {
                 assert_eq!(outcome.signal, Some(9), "{context}");
             }
-            whole_or_absent(&bench, &context);
+            let model = result(&bench);
+            assert!(
+                model.is_none_or(|model| model == undisturbed()),
+                "{context}: half a file"
+            );
             // The kernel kills them with their parent, and may take a moment to.
             bench.wait_workers_gone();
         }
-    }
-}
-
-fn whole_or_absent(bench: &Bench, context: &str) {
-    if let Some(bytes) = result(bench) {
-        assert!(bytes == undisturbed(), "{context}: half a file");
     }
 }
 
@@ -263,7 +263,7 @@ fn only_the_build_with_the_feature_knows_the_variable() {
         bytes.windows(needle.len()).any(|window| window == needle)
     };
     for name in ["kiln", "kiln-baker"] {
-        assert!(!knows(&program(SABOTEUR, name)), "{name} has failpoints");
-        assert!(knows(&with_failpoints(SABOTEUR, name)), "{name} has none");
+        assert!(!knows(&program(name)), "{name} has failpoints");
+        assert!(knows(&with_failpoints(name)), "{name} has none");
     }
 }

@@ -1,26 +1,24 @@
-//! A bound of a file's size (`ulimit -f`): one clear line with 74, and the old file is whole.
+//! A file size limit (`ulimit -f`) gives one clear line and 74, and the old file stays whole.
 
 use std::fs;
 
 use kiln_tests::host::after;
-use kiln_tests::{Bench, Run, sphere};
+use kiln_tests::{Bench, Run};
 
-const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
 const OLD: &str = "the old model";
 
 #[test]
 fn a_file_larger_than_this_user_may_write_is_one_line_with_74() {
-    let bench = Bench::real(SABOTEUR);
-    sphere::write(&bench.path("."));
+    let bench = Bench::sphere();
     let mut codes = Vec::new();
-    // Blocks of 512 or of 1024 bytes, as the shell has them: from next to nothing to enough.
+    // In the shell's blocks of 512 or 1024 bytes: from next to nothing to enough.
     for blocks in ["200", "400", "800", "1600", "200000"] {
         fs::write(bench.path("out/out.glb"), OLD).expect("room");
         let cheap = ["--quality", "draft", "--texture-size", "512"];
-        let bake = bench.bake_for_real(&bench.path("mesh.obj"), &bench.path("."), &cheap);
+        let bake = bench.bake_for_real("mesh.obj", ".", &cheap);
         let outcome = Run::start(after(&format!("ulimit -S -f {blocks}"), &bake)).finish();
         codes.push(outcome.code);
-        let model = fs::read(bench.path("out/out.glb")).expect("there");
+        let model = bench.bytes("out/out.glb").expect("there");
         if outcome.code == Some(0) {
             assert!(model.starts_with(b"glTF"));
             continue;

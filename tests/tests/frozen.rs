@@ -1,26 +1,14 @@
-//! A worker that the kernel does not let die: frozen for real, as one that hangs in a driver is. The job goes on without it.
+//! A worker that the kernel does not let die, really frozen, like one that hangs in a driver: the job continues.
 
 use std::fs;
 use std::time::Instant;
 
 use kiln_tests::fault::{Fault, Plan, Step};
 use kiln_tests::host::OldGroup;
-use kiln_tests::{Bench, DEADLINE, wait_all_gone};
+use kiln_tests::walk::said;
+use kiln_tests::{Bench, DEADLINE, status_of, wait_all_gone};
 use nix::sys::signal::Signal;
 use proto::message::Role;
-
-const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
-
-#[expect(clippy::print_stderr, reason = "what a machine cannot do is said")]
-fn said(what: &str) {
-    eprintln!("{what}");
-}
-
-fn state_of(pid: i32) -> String {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let line = status.lines().find(|line| line.starts_with("State:"));
-    line.unwrap_or("State: gone").to_owned()
-}
 
 /// Freezes a process for real: it is in state D, and SIGKILL has no effect until it is thawed.
 fn freeze(pid: i32, name: &str) -> Option<OldGroup> {
@@ -42,9 +30,9 @@ fn freeze(pid: i32, name: &str) -> Option<OldGroup> {
     Some(group)
 }
 
-/// Kiln has ended, and the worker that it could not kill goes once it may.
+/// Kiln has ended, and the worker that it could not kill ends once it is thawed.
 fn thaw(group: &OldGroup, pid: i32, alive: &fs::File) {
-    let state = state_of(pid);
+    let state = status_of(&pid.to_string(), "State").unwrap_or_default();
     assert!(state.contains('D'), "killed, and still there: {state}");
     group.set("freezer.state", "THAWED");
     wait_all_gone(alive);
@@ -52,10 +40,7 @@ fn thaw(group: &OldGroup, pid: i32, alive: &fs::File) {
 
 #[test]
 fn a_worker_that_cannot_be_killed_holds_up_neither_cancel_nor_end() {
-    let bench = Bench::new(
-        SABOTEUR,
-        &Plan::always(Role::Bake, Step::Work, Fault::Stall),
-    );
+    let bench = Bench::new(&Plan::always(Role::Bake, Step::Work, Fault::Stall));
     let alive = bench.alive();
     let mut run = bench.start(&[]);
     let pid = run.wait_progress("bake");
@@ -63,7 +48,7 @@ fn a_worker_that_cannot_be_killed_holds_up_neither_cancel_nor_end() {
         return;
     };
     run.send(Signal::SIGTERM);
-    // It does not wait for one that never dies.
+    // Kiln does not wait for a process that never dies.
     let outcome = run.finish();
     outcome.assert_code(143);
     thaw(&group, pid, &alive);
@@ -72,7 +57,7 @@ fn a_worker_that_cannot_be_killed_holds_up_neither_cancel_nor_end() {
 
 #[test]
 fn a_worker_that_cannot_be_killed_is_replaced() {
-    let bench = Bench::new(SABOTEUR, &Plan::once(Role::Bake, Step::Work, Fault::Stall));
+    let bench = Bench::new(&Plan::once(Role::Bake, Step::Work, Fault::Stall));
     let alive = bench.alive();
     let mut run = bench.start(&["--stall-timeout", "2", "--timeout", "60"]);
     let pid = run.wait_progress("bake");

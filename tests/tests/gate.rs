@@ -1,6 +1,6 @@
-//! What one job's failure tells the others: breakers that open and close, losses that several jobs share, warm spares.
+//! How failures of one job affect others: breakers that open and close, losses that jobs share, warm spares.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{Read, Write};
 
 use kiln_tests::fault::{Fault, Plan, Step};
@@ -9,12 +9,10 @@ use nix::sys::signal::Signal;
 use proto::message::{Code, Role};
 use serde_json::{Value, json};
 
-const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
-
 /// Beyond any wait of a test: only what it injects ends a process.
 const PATIENCE: &str = "100";
 
-/// So many jobs of the bench's saboteurs, with these flags more.
+/// A number of jobs of the bench's saboteurs, with extra flags.
 fn start(bench: &Bench, count: usize, more: &Value, arguments: &[&str]) -> Run {
     let job = |k: usize| {
         let mut job = json!({
@@ -40,28 +38,14 @@ fn of_bake<'a>(outcome: &'a Outcome, kind: &str) -> Vec<&'a Value> {
     events
 }
 
-fn assert_nothing_left(outcome: &Outcome) {
-    let holds = outcome.all("host");
-    for key in ["open_fds", "memfds", "children", "parked"] {
-        assert_eq!(holds[0]["holds"][key], holds[1]["holds"][key], "{key}");
-    }
-}
-
-/// The pipe by which saboteurs hear and tell; opened for both directions, so that nobody waits for the other end.
-fn told(bench: &Bench) -> File {
-    let mut options = File::options();
-    options.read(true).write(true);
-    options.open(bench.path("told")).expect("the pipe")
-}
-
 #[test]
 fn an_adapter_that_fails_in_a_row_rests_and_one_job_tries_it_before_the_others() {
-    // ShaderRejected is never repeated on the same adapter: five jobs fail, and the gate closes for the sixth.
+    // ShaderRejected is never retried on the same adapter: five jobs fail, and the gate closes for the sixth.
     let refuses = Fault::Fail(Code::ShaderRejected);
     let plan = Plan::healthy()
         .on_gpu()
         .with(Role::Bake, Step::Ready, refuses, 5);
-    let bench = Bench::new(SABOTEUR, &plan);
+    let bench = Bench::new(&plan);
     let more = json!({"device": "gpu", "fallback": "same-plan"});
     let outcome = start(&bench, 9, &more, &["--spares", "0"]).finish();
     assert_eq!(outcome.all("error").len(), 5, "{:#?}", outcome.stdout);
@@ -71,7 +55,7 @@ fn an_adapter_that_fails_in_a_row_rests_and_one_job_tries_it_before_the_others()
     assert_eq!(held[0]["job"], "6");
     let why = held[0]["why"].to_string();
     assert!(why.contains("baking on saboteur"), "{why}");
-    assert_nothing_left(&outcome);
+    outcome.assert_nothing_held();
 }
 
 #[test]
@@ -80,9 +64,9 @@ fn a_job_that_may_choose_passes_over_an_adapter_that_rests() {
     let plan = Plan::healthy()
         .on_gpu()
         .with(Role::Bake, Step::Ready, refuses, u32::MAX);
-    let bench = Bench::new(SABOTEUR, &plan);
+    let bench = Bench::new(&plan);
     let outcome = start(&bench, 7, &json!({}), &["--spares", "0"]).finish();
-    assert_eq!(outcome.code, Some(0), "{:#?}", outcome.stdout);
+    outcome.assert_code(0);
     for (number, done) in outcome.all("done").into_iter().enumerate() {
         let report = &done["report"];
         let attempts = report["attempts"].as_array().expect("a list");
@@ -94,7 +78,7 @@ fn a_job_that_may_choose_passes_over_an_adapter_that_rests() {
         assert_eq!((bakes.count(), over), expected, "job {number}: {report:#}");
     }
     assert!(of_bake(&outcome, "held").is_empty());
-    assert_nothing_left(&outcome);
+    outcome.assert_nothing_held();
 }
 
 #[test]
@@ -104,8 +88,8 @@ fn jobs_that_lose_their_adapter_together_bake_on_it_one_at_a_time() {
         .on_gpu()
         .with(Role::Bake, Step::Work, Fault::Hear, 4)
         .with(Role::Bake, Step::Work, lost, 4);
-    let bench = Bench::new(SABOTEUR, &plan);
-    let mut word = told(&bench);
+    let bench = Bench::new(&plan);
+    let mut word = bench.told();
     let mut run = start(
         &bench,
         4,
@@ -117,13 +101,13 @@ fn jobs_that_lose_their_adapter_together_bake_on_it_one_at_a_time() {
     }
     word.write_all(b"lost").expect("room");
     let outcome = run.finish();
-    assert_eq!(outcome.code, Some(0), "{:#?}", outcome.stdout);
+    outcome.assert_code(0);
     let classes: Vec<&str> = of_bake(&outcome, "retry")
         .iter()
         .filter_map(|event| event["class"].as_str())
         .collect();
     assert_eq!(classes, ["ambiguous", "victim", "victim", "victim"]);
-    // The first one's repetition began before anyone knew better.
+    // The first job's retry began before the incident was known.
     let mut again = 0;
     let of_bake_again = |event: &&Value| event["role"] == "bake" && event["attempt"] == 2;
     for event in outcome.events.iter().filter(of_bake_again) {
@@ -135,7 +119,7 @@ fn jobs_that_lose_their_adapter_together_bake_on_it_one_at_a_time() {
         assert!(again <= 2, "{:#?}", outcome.stdout);
     }
     assert!(!of_bake(&outcome, "held").is_empty());
-    assert_nothing_left(&outcome);
+    outcome.assert_nothing_held();
 }
 
 #[test]
@@ -145,20 +129,20 @@ fn a_warm_spare_takes_the_place_of_a_bake_that_was_killed() {
             .on_gpu()
             .with(Role::Bake, Step::Ready, Fault::Tell, u32::MAX)
             .with(Role::Bake, Step::Work, Fault::Stall, 1);
-        let bench = Bench::new(SABOTEUR, &plan);
-        let mut word = told(&bench);
+        let bench = Bench::new(&plan);
+        let mut word = bench.told();
         let mut run = start(&bench, 1, &json!({}), &["--spares", &spares.to_string()]);
         let pid = run.wait_progress("bake");
-        // The job's own process has opened its adapter, and so has the spare.
+        // Both the job's own process and the spare have opened their adapter.
         word.read_exact(&mut vec![0; 1 + spares]).expect("told");
         assert!(signal_if_there(pid, Signal::SIGKILL), "it is there");
         let outcome = run.finish();
-        assert_eq!(outcome.code, Some(0), "{:#?}", outcome.stdout);
+        outcome.assert_code(0);
         let started = of_bake(&outcome, "started");
         let warm: Vec<&Value> = started.iter().map(|event| &event["warm"]).collect();
         assert_eq!(warm, [&json!(false), &json!(spares == 1)]);
         assert_eq!(of_bake(&outcome, "retry")[0]["step"], "same_plan");
-        assert_nothing_left(&outcome);
+        outcome.assert_nothing_held();
     }
 }
 
@@ -170,12 +154,12 @@ fn workers_that_do_not_come_up_are_not_started_over_and_over() {
         Fault::Exit(3),
         u32::MAX,
     );
-    let bench = Bench::new(SABOTEUR, &plan);
+    let bench = Bench::new(&plan);
     let outcome = start(&bench, 40, &json!({"timeout": 600}), &["--parallel", "8"]).finish();
-    assert_eq!(outcome.code, Some(71), "{:#?}", outcome.stdout);
+    outcome.assert_code(71);
     assert_eq!(outcome.all("error").len(), 40);
     let starts = outcome.all("started").len();
-    // Sixteen are under way before the first one fails; then five probes, each of which rests longer than the one before.
+    // Sixteen are running before the first one fails; then five probes, each after a longer rest.
     assert!(starts < 40, "{starts} starts");
     let refused = outcome.all("error");
     let last = refused.last().expect("an error")["message"].to_string();
@@ -183,5 +167,5 @@ fn workers_that_do_not_come_up_are_not_started_over_and_over() {
         last.contains("not tried: starting workers failed"),
         "{last}"
     );
-    assert_nothing_left(&outcome);
+    outcome.assert_nothing_held();
 }

@@ -1,18 +1,16 @@
-//! A host that is short of disk, descriptors or processes, or stops the supervisor; a client that goes away. Every job
-//! ends with the right result or one clear error, and nothing is left.
+//! A host without disk space, descriptors or processes, a stopped supervisor, a client that leaves. Every job ends with
+//! the right result or one clear error, and nothing is left.
 
 use std::fs;
 use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use kiln_tests::fault::{Fault, HOARDER, Plan, Step};
 use kiln_tests::host::{OldGroup, SmallDisk, after};
-use kiln_tests::{Bench, Outcome, Run, made, names_in, wait_all_gone};
+use kiln_tests::walk::{in_parallel, said};
+use kiln_tests::{Bench, Outcome, Run, made, names_in, read_json, sample, wait_all_gone};
 use nix::fcntl::OFlag;
 use nix::pty::{grantpt, posix_openpt, ptsname_r, unlockpt};
 use nix::sys::signal::Signal;
@@ -20,20 +18,14 @@ use nix::unistd::geteuid;
 use proto::message::Role;
 use serde_json::{Value, json};
 
-const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
 const OUTPUTS: [&str; 4] = ["--preview", "out/sheet.png", "--report", "out/report.json"];
 const OLD: &str = "the old model";
 
 fn bench() -> Bench {
-    Bench::new(SABOTEUR, &Plan::healthy())
+    Bench::new(&Plan::healthy())
 }
 
-#[expect(clippy::print_stderr, reason = "what a machine cannot do is said")]
-fn said(what: &str) {
-    eprintln!("{what}");
-}
-
-/// One clear error, with one of these exit codes, that holds these words; the old model is still there.
+/// One clear error with one of these exit codes and these words; the old model is still in place.
 fn refused(bench: &Bench, outcome: &Outcome, codes: &[i32], words: &str) {
     let told = format!("{:#?}\n{}", outcome.stdout, outcome.stderr);
     assert!(
@@ -61,7 +53,7 @@ fn a_full_disk_is_one_line_at_every_stage_and_the_old_file_stays() {
     let bench = bench();
     let disk = SmallDisk::new(&bench, "size=1m");
     fs::write(bench.path("out/out.glb"), OLD).expect("room");
-    // Model, preview and report need a page or two each, so each of the first runs ends at another file.
+    // Model, preview and report need a page or two each, so each of the first runs fails at another file.
     let mut needed = None;
     for pages in 0..16 {
         disk.leave_pages(pages);
@@ -73,11 +65,11 @@ fn a_full_disk_is_one_line_at_every_stage_and_the_old_file_stays() {
         }
         refused(&bench, &outcome, &[74], "the disk is full");
         assert!(!bench.path("out/sheet.png").exists(), "all files or none");
-        // The report of a failure needs room, too, and may have got it.
+        // The report of a failure needs space, too, and may have got it.
         drop(fs::remove_file(bench.path("out/report.json")));
     }
     assert!(needed.is_some_and(|pages| pages >= 3), "{needed:?}");
-    let glb = fs::read(bench.path("out/out.glb")).expect("the model");
+    let glb = bench.bytes("out/out.glb").expect("the model");
     assert!(made::told(&glb).is_some(), "{glb:?}");
 }
 
@@ -94,10 +86,10 @@ fn a_disk_without_room_for_another_file_is_one_line_before_any_work() {
 
 #[test]
 fn a_real_model_that_does_not_fit_is_one_line_and_the_old_one_stays() {
-    let bench = Bench::real(SABOTEUR);
+    let bench = Bench::real();
     let disk = SmallDisk::new(&bench, "size=1m");
     fs::write(bench.path("out/out.glb"), OLD).expect("room");
-    // Some of it fits.
+    // Part of it fits.
     disk.leave_pages(4);
     let outcome = Run::start(spot(&bench)).finish();
     refused(&bench, &outcome, &[74], "the disk is full");
@@ -106,56 +98,51 @@ fn a_real_model_that_does_not_fit_is_one_line_and_the_old_one_stays() {
 
 /// A real bake of some seconds.
 fn spot(bench: &Bench) -> Command {
-    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/spot");
-    let views = data.join("transforms.json");
     let more = ["--quality", "draft", "--texture-size", "512"];
-    bench.bake_for_real(&data.join("mesh_uv.glb"), &views, &more)
+    bench.bake_for_real(sample("mesh_uv.glb"), sample("transforms.json"), &more)
 }
 
 #[test]
 fn few_descriptors_are_a_clear_error_and_enough_are_enough() {
     const MOST: u32 = 40;
-    let next = AtomicU32::new(4);
-    let least = Mutex::new((MOST, 0));
-    std::thread::scope(|scope| {
-        for _ in 0..4 {
-            scope.spawn(|| {
-                let bench = bench();
-                fs::write(bench.path("out/out.glb"), OLD).expect("an old file");
-                loop {
-                    let limit = next.fetch_add(1, Ordering::Relaxed);
-                    if limit > MOST {
-                        break;
-                    }
-                    let bake = bench.bake(&["--report", "out/report.json"]);
-                    let command = after(&format!("ulimit -n {limit}"), &bake);
-                    let outcome = Run::start(command).finish();
-                    let report = fs::read(bench.path("out/report.json")).unwrap_or_default();
-                    let began = !outcome.all("started").is_empty();
-                    assert!(
-                        !began || serde_json::from_slice::<Value>(&report).is_ok(),
-                        "{limit}: a job that began and left no report: {:#?}",
-                        outcome.stdout
-                    );
-                    let mut least = least.lock().expect("unbroken");
-                    if outcome.code == Some(0) {
-                        least.0 = least.0.min(limit);
-                        fs::write(bench.path("out/out.glb"), OLD).expect("an old file");
-                    } else {
-                        least.1 = least.1.max(limit);
-                        // 74: a folder of the inputs or of the outputs cannot be opened.
-                        refused(&bench, &outcome, &[70, 71, 74], "");
-                    }
-                    drop(least);
-                    assert!(!outcome.stderr.contains("panicked"), "{}", outcome.stderr);
-                    // One that could not begin may have left one, too.
-                    drop(fs::remove_file(bench.path("out/report.json")));
-                    bench.assert_clean(&["out.glb"]);
-                }
-            });
+    let limits: Vec<u32> = (4..=MOST).collect();
+    let enough = in_parallel(4, &limits, |limit| {
+        let bench = bench();
+        fs::write(bench.path("out/out.glb"), OLD).expect("an old file");
+        let bake = bench.bake(&["--report", "out/report.json"]);
+        let outcome = Run::start(after(&format!("ulimit -n {limit}"), &bake)).finish();
+        let report = bench.bytes("out/report.json").unwrap_or_default();
+        let began = !outcome.all("started").is_empty();
+        let whole = serde_json::from_slice::<Value>(&report).is_ok();
+        assert!(
+            whole || !began,
+            "{limit}: began and left no report: {:#?}",
+            outcome.stdout
+        );
+        if outcome.code != Some(0) {
+            // 74: a folder of the inputs or of the outputs cannot be opened.
+            refused(&bench, &outcome, &[70, 71, 74], "");
         }
+        assert!(!outcome.stderr.contains("panicked"), "{}", outcome.stderr);
+        // One that could not begin may have left one, too.
+        drop(fs::remove_file(bench.path("out/report.json")));
+        bench.assert_clean(&["out.glb"]);
+        outcome.code == Some(0)
     });
-    let (enough, short) = least.into_inner().expect("unbroken");
+    let of = |right: bool| {
+        limits
+            .iter()
+            .zip(&enough)
+            .filter(move |(_, enough)| **enough == right)
+    };
+    let enough = of(true)
+        .map(|(limit, _)| *limit)
+        .min()
+        .expect("one is enough");
+    let short = of(false)
+        .map(|(limit, _)| *limit)
+        .max()
+        .expect("one is too few");
     assert!(
         enough < MOST && short >= 8,
         "{short} are too few, {enough} are enough"
@@ -173,7 +160,7 @@ fn jobs_that_hoard_descriptors_end_alone() {
         hoards: 2000,
         ..Plan::healthy()
     };
-    let bench = Bench::new(SABOTEUR, &hoarder);
+    let bench = Bench::new(&hoarder);
     fs::copy(bench.path("mesh.glb"), bench.path(HOARDER)).expect("a mesh");
     fs::create_dir(bench.path("greedy")).expect("a folder");
     let jobs = (0..JOBS).map(|k| {
@@ -197,16 +184,12 @@ fn jobs_that_hoard_descriptors_end_alone() {
     let greedy = bench.path("greedy");
     assert_eq!(names_in(&greedy).len(), HOARDERS, "a report each: {told}");
     for name in names_in(&greedy) {
-        let report = fs::read(greedy.join(&name)).expect("a report");
-        let report: Value = serde_json::from_slice(&report).expect("JSON");
+        let report = read_json(&greedy.join(&name));
         assert_eq!(report["error"]["code"], "out_of_host_memory", "{name}");
         let hint = report["error"]["hint"].as_str().expect("text");
         assert!(hint.contains("ulimit -n"), "{hint}");
     }
-    let holds = outcome.all("host");
-    for key in ["open_fds", "memfds", "children", "parked"] {
-        assert_eq!(holds[0]["holds"][key], holds[1]["holds"][key], "{key}");
-    }
+    outcome.assert_nothing_held();
 }
 
 #[test]
@@ -219,7 +202,7 @@ fn a_full_process_table_is_tried_again_and_then_a_clear_error() {
             group.set("pids.max", "1");
             format!("echo $$ > {}", group.door().display())
         }
-        // Whoever runs the tests has a process already: the test.
+        // The user who runs the tests already has a process: the test.
         None => "ulimit -u 1".to_owned(),
         Some(Err(why)) => panic!("root is not bound by ulimit -u, and no group can be made: {why}"),
     };
@@ -235,7 +218,7 @@ fn a_full_process_table_is_tried_again_and_then_a_clear_error() {
     bench.assert_clean(&["out.glb"]);
 
     let Some(Ok(group)) = &group else { return };
-    // Room for some: any of its processes and threads may be the one too many.
+    // Room for some: any process or thread may be one too many.
     for count in 2..12 {
         group.set("pids.max", &count.to_string());
         let outcome = Run::start(after(&enter, &bench.bake(&[]))).finish();
@@ -251,7 +234,7 @@ fn a_full_process_table_is_tried_again_and_then_a_clear_error() {
         );
         bench.assert_clean(&["out.glb"]);
     }
-    // A shortage that passes is forgiven.
+    // A temporary shortage is survived.
     group.set("pids.max", "1");
     let mut run = Run::start(after(&enter, &bench.bake(&[])));
     run.wait_for(|event| event["event"] == "retry");
@@ -266,15 +249,14 @@ fn a_thread_that_the_system_refuses_never_changes_the_file() {
         said("who is not root has no group of processes to run in");
         return;
     }
-    let bench = Bench::real(SABOTEUR);
-    let spot = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/spot");
+    let bench = Bench::real();
     let small = ["--quality", "draft", "--texture-size", "256"];
     let group = OldGroup::new("pids", "few").expect("a group");
     let bake = |room: &str| {
         group.set("pids.max", room);
-        let (mesh, views) = (spot.join("mesh_nouv.glb"), spot.join("transforms.json"));
+        let (mesh, views) = (sample("mesh_nouv.glb"), sample("transforms.json"));
         let enter = format!("echo $$ > {}", group.door().display());
-        let mut command = after(&enter, &bench.bake_for_real(&mesh, &views, &small));
+        let mut command = after(&enter, &bench.bake_for_real(mesh, views, &small));
         // Each worker makes as many as there are processors: on a large host none would ever be enough.
         command.env("RAYON_NUM_THREADS", "2");
         let outcome = Run::start(command).finish();
@@ -284,7 +266,7 @@ fn a_thread_that_the_system_refuses_never_changes_the_file() {
     };
     let (outcome, whole) = bake("max");
     assert_eq!(outcome.code, Some(0), "{:#?}", outcome.stdout);
-    // Of processes and threads any may be the one too many, from kiln's own to the search for an atlas.
+    // Any process or thread may be one too many, from kiln's own to the atlas search's.
     let (mut refused, mut made) = (0, 0);
     for room in 2..64 {
         let (outcome, file) = bake(&room.to_string());
@@ -328,12 +310,9 @@ fn a_client_that_reads_nothing_any_more_gets_its_file() {
 
 #[test]
 fn a_terminal_that_hangs_up_ends_the_job_and_its_workers() {
-    let bench = Bench::new(
-        SABOTEUR,
-        &Plan::always(Role::Bake, Step::Work, Fault::Stall),
-    );
+    let bench = Bench::new(&Plan::always(Role::Bake, Step::Work, Fault::Stall));
     let alive = bench.alive();
-    // Closed on exec: a worker or a neighbour of this test that held it would keep the terminal alive.
+    // Close-on-exec: a worker or another test that held it would keep the terminal alive.
     let flags = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
     let mut terminal = posix_openpt(flags).expect("a terminal");
     grantpt(&terminal).expect("a terminal");
@@ -377,23 +356,23 @@ fn a_terminal_that_hangs_up_ends_the_job_and_its_workers() {
 #[test]
 fn kill_9_of_the_supervisor_at_any_time_of_a_real_bake_leaves_nothing_that_stays() {
     const KILLS: u32 = 12;
-    let bench = Bench::real(SABOTEUR);
+    let bench = Bench::real();
     let started = Instant::now();
     assert_eq!(Run::start(spot(&bench)).finish().code, Some(0));
     let whole = started.elapsed();
-    let new = fs::read(bench.path("out/out.glb")).expect("the model");
+    let new = bench.bytes("out/out.glb").expect("the model");
     let mut slowest = Duration::ZERO;
     for kill in 0..KILLS {
         fs::write(bench.path("out/out.glb"), OLD).expect("an old file");
         let run = Run::start(spot(&bench));
-        // The moment is the fault: evenly over the whole job and a little beyond.
+        // The moment is the fault: spread evenly over the whole job and a little beyond.
         std::thread::sleep(whole * (2 * kill + 1) / (2 * KILLS - 4));
         run.send(Signal::SIGKILL);
         let outcome = run.finish();
         let dead = Instant::now();
         bench.wait_workers_gone();
         slowest = slowest.max(dead.elapsed());
-        let found = fs::read(bench.path("out/out.glb")).expect("a model");
+        let found = bench.bytes("out/out.glb").expect("a model");
         assert!(
             found == OLD.as_bytes() || found == new,
             "kill {kill}: {} bytes",
@@ -411,7 +390,7 @@ fn kill_9_of_the_supervisor_at_any_time_of_a_real_bake_leaves_nothing_that_stays
     ));
     assert_eq!(Run::start(spot(&bench)).finish().code, Some(0));
     assert!(
-        fs::read(bench.path("out/out.glb")).expect("the model") == new,
+        bench.bytes("out/out.glb").expect("the model") == new,
         "same job, same bytes"
     );
     bench.assert_clean(&["out.glb"]);
@@ -420,14 +399,14 @@ fn kill_9_of_the_supervisor_at_any_time_of_a_real_bake_leaves_nothing_that_stays
 #[test]
 fn a_supervisor_that_was_stopped_blames_nobody() {
     let plan = Plan::always(Role::Bake, Step::Work, Fault::EndlessProgress);
-    let bench = Bench::new(SABOTEUR, &plan);
+    let bench = Bench::new(&plan);
     let mut run = bench.start(&["--stall-timeout", "1"]);
     run.wait_progress("bake");
     run.send(Signal::SIGSTOP);
-    // Three times as long as a worker may be silent.
+    // Three times the silence that a worker is allowed.
     std::thread::sleep(Duration::from_secs(3));
     run.send(Signal::SIGCONT);
-    // Beyond what lay in the pipe, and for longer than a late verdict would take.
+    // Longer than the pipe's backlog and than a late verdict would take.
     let until = Instant::now() + Duration::from_secs(2);
     while Instant::now() < until {
         let event = run.wait_for(|_any| true);

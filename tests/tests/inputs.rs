@@ -1,18 +1,15 @@
-//! Outputs named as files that the job reads, whoever names those: refused in one line with 64, and every file is left as it was.
+//! An output that names an input, under any name, is refused in one line with 64, and every file stays unchanged.
 
 use std::collections::BTreeMap;
 use std::fs;
 
 use kiln_tests::errand::kiln;
 use kiln_tests::sidecar::Sidecar;
-use kiln_tests::{Bench, Outcome, Run, sphere};
+use kiln_tests::{Bench, Outcome, Run, words};
 
-const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
-
-/// The sphere, whose third view has the names of what lies beside an OBJ and of pictures that a job makes, too.
+/// The sphere. Its third view also has the names of an OBJ's side file and of pictures that a job makes.
 fn bench() -> Bench {
-    let bench = Bench::real(SABOTEUR);
-    sphere::write(&bench.path("."));
+    let bench = Bench::sphere();
     for folder in ["maps", "rejected"] {
         fs::create_dir(bench.path(folder)).expect("a folder");
     }
@@ -27,20 +24,18 @@ fn bench() -> Bench {
 }
 
 fn run(bench: &Bench, arguments: &[&str]) -> Outcome {
-    let mut command = bench.kiln();
-    command.args(arguments).arg("--json").arg("--baker");
-    command.arg(bench.baker());
-    Run::start(command).finish()
+    let arguments = [arguments, &["--json"]].concat();
+    Run::start(bench.command(&arguments)).finish()
 }
 
 fn bake(bench: &Bench, more: &[&str]) -> Outcome {
-    let inputs = ["bake", "mesh.obj", "--views", "transforms.json"];
-    let cheap = ["--quality", "draft", "--texture-size", "256"];
-    let cheap = [&cheap[..], &["--device", "cpu", "--crash-folder", "none"]].concat();
-    run(bench, &[&inputs[..], &cheap, more].concat())
+    let cheap = words(
+        "bake mesh.obj --views transforms.json --quality draft --texture-size 256 --device cpu \
+         --crash-folder none",
+    );
+    run(bench, &[&cheap, more].concat())
 }
 
-/// All files, and what is in them.
 fn files(bench: &Bench) -> BTreeMap<String, Vec<u8>> {
     let mut files = BTreeMap::new();
     for folder in [".", "out", "maps", "rejected", "model"] {
@@ -56,10 +51,7 @@ fn files(bench: &Bench) -> BTreeMap<String, Vec<u8>> {
 }
 
 fn assert_refused(outcome: &Outcome, name: &str) {
-    outcome.assert_code(64);
-    let error = outcome.one("error");
-    let message = error["message"].as_str().expect("a line");
-    assert_eq!(message, format!("{name} is named twice"));
+    assert_eq!(outcome.refusal(64), format!("{name} is named twice"));
 }
 
 #[test]
@@ -80,21 +72,14 @@ fn a_view_is_replaced_by_no_output() {
         assert_refused(&bake(&bench, more), name);
         assert_eq!(files(&bench), before, "{more:?}");
     }
-    // The same folders do where they hold no view.
+    // The same folders are accepted if they hold no view.
     for name in ["maps/residual.png", "rejected/rejected_0003.png"] {
         fs::remove_file(bench.path(name)).expect("there");
         fs::write(bench.path(name), "an old one").expect("room");
     }
-    let more = [
-        "-o",
-        "out/a.glb",
-        "--maps",
-        "maps",
-        "--rejected",
-        "rejected",
-    ];
+    let more = words("-o out/a.glb --maps maps --rejected rejected");
     bake(&bench, &more).assert_code(0);
-    let picture = fs::read(bench.path("rejected/rejected_0003.png")).expect("there");
+    let picture = bench.bytes("rejected/rejected_0003.png").expect("there");
     assert!(picture.starts_with(b"\x89PNG"), "the old one is replaced");
     let before = files(&bench);
     let compare = ["compare", "out/a.glb", "--views", "transforms.json"];
@@ -106,7 +91,7 @@ fn a_view_is_replaced_by_no_output() {
 #[test]
 fn a_report_of_a_failure_takes_no_view_either() {
     let bench = bench();
-    // Nothing is opened: the worker is none.
+    // Nothing is opened: the worker is not a real one.
     let job = ["bake", "mesh.obj", "--views", ".", "-o", "out/a.glb"];
     let mut command = bench.kiln();
     command

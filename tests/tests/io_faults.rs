@@ -1,6 +1,6 @@
-//! The supervisor's own system calls fail, each in turn, as in `SQLite`'s tests: counted first, then looped over. A job ends
-//! with the right result or with one clear error and the old files; a kill -9 at any call leaves no half file, no
-//! process, and nothing that the next run minds.
+//! Fails each of the supervisor's system calls in turn, as `SQLite`'s tests do: one run counts them, a loop fails each.
+//! A job ends with the right result, or with one clear error and the old files. kill -9 at any call leaves no partial
+//! file, no process, and nothing that disturbs the next run.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -10,16 +10,16 @@ use std::time::{Duration, Instant};
 use kiln_tests::made;
 use kiln_tests::shim::{Cell, Deed, Logged, counts, read_log, sabotage};
 use kiln_tests::stage::{GLB, OLD, Stage};
+use kiln_tests::walk::{all_right, demand, in_parallel, said};
 use kiln_tests::{Outcome, Run};
 use nix::libc;
 
-const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
 /// Most of a run is waiting for processes to start, so more than one for each core.
 const AT_ONCE: usize = 4;
 
-/// The calls of a whole job in which nothing fails.
+/// The calls of a whole job without a failure.
 fn count() -> BTreeMap<String, u32> {
-    let stage = Stage::new(SABOTEUR);
+    let stage = Stage::new();
     let outcome = Run::start(stage.shimmed()).finish();
     assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
     assert_eq!(stage.file("out.glb").as_deref(), Some(GLB.as_str()));
@@ -38,7 +38,7 @@ fn count() -> BTreeMap<String, u32> {
     counts
 }
 
-/// What the kernel may answer to a kind of call, beyond success.
+/// The errors that the kernel may return for a kind of call.
 fn errnos(kind: &str) -> &'static [i32] {
     match kind {
         "create" | "mkdir" => &[
@@ -52,7 +52,7 @@ fn errnos(kind: &str) -> &'static [i32] {
         "write" | "pwrite" | "writev" => &[libc::ENOSPC, libc::EIO, libc::EDQUOT],
         "fsync" => &[libc::EIO, libc::ENOSPC, libc::EDQUOT],
         "link" | "rename" => &[libc::ENOSPC, libc::EIO, libc::EDQUOT, libc::EROFS],
-        // The first: a file system that knows no exchange.
+        // The first: a file system without exchange.
         "exchange" => &[libc::EINVAL, libc::ENOSPC, libc::EIO, libc::EROFS],
         "unlink" => &[libc::EIO, libc::EROFS],
         "ftruncate" => &[libc::ENOMEM, libc::ENOSPC, libc::EIO],
@@ -61,7 +61,7 @@ fn errnos(kind: &str) -> &'static [i32] {
         }
         "epoll_ctl" => &[libc::ENOSPC, libc::ENOMEM],
         "fcntl" => &[libc::EMFILE, libc::EPERM],
-        // Not EPIPE or ECONNRESET: they tell of the child's death, and of a child that lives they would be a lie.
+        // Not EPIPE or ECONNRESET: they mean that the child died, which would be false of a live child.
         "sendmsg" => &[libc::ENOBUFS, libc::ENOMEM],
         "recvmsg" => &[libc::ENOMEM],
         "read" | "pread" => &[libc::EIO, libc::ENOMEM],
@@ -74,20 +74,12 @@ fn cells(counts: &BTreeMap<String, u32>) -> Vec<Cell> {
     let mut cells = Vec::new();
     for (call, count) in counts {
         for nth in 1..=*count {
-            let mut cell = |sticky, deed| {
-                let call = call.clone();
-                cells.push(Cell {
-                    call,
-                    nth,
-                    sticky,
-                    deed,
-                });
-            };
+            let mut cell = |sticky, deed| cells.push(Cell::new(call, nth, sticky, deed));
             for errno in errnos(call) {
                 cell(false, Deed::Errno(*errno));
                 cell(true, Deed::Errno(*errno));
             }
-            // A signal that comes again and again at the same call is no fault of a host.
+            // A signal that interrupts the same call for ever is no fault of a host.
             if ["write", "read", "recvmsg", "sendmsg", "open", "create"].contains(&call.as_str()) {
                 cell(false, Deed::Errno(libc::EINTR));
             }
@@ -99,58 +91,30 @@ fn cells(counts: &BTreeMap<String, u32>) -> Vec<Cell> {
     cells
 }
 
-/// Runs `work` for every cell on a few threads; gives how many there were and all complaints.
+/// Runs `work` for every cell, each on a stage of its own.
 fn walk(cells: &[Cell], work: impl Fn(&Stage, &Cell) -> Result<(), String> + Sync) {
-    let (next, started) = (AtomicUsize::new(0), Instant::now());
-    let complaints = Mutex::new(Vec::new());
-    std::thread::scope(|scope| {
-        for _ in 0..AT_ONCE {
-            scope.spawn(|| {
-                let stage = Stage::new(SABOTEUR);
-                while let Some(cell) = cells.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    if let Err(what) = work(&stage, cell) {
-                        complaints
-                            .lock()
-                            .expect("unbroken")
-                            .push(format!("{cell:?}: {what}"));
-                    }
-                }
-            });
-        }
-    });
-    let complaints = complaints.into_inner().expect("unbroken");
-    let time = started.elapsed().as_secs_f64();
-    said(&format!("{} cells in {time:.1} s", cells.len()));
-    assert!(
-        complaints.is_empty(),
-        "{} of {} cells:\n{}",
-        complaints.len(),
+    let started = Instant::now();
+    let results = in_parallel(AT_ONCE, cells, |cell| work(&Stage::new(), cell));
+    said(&format!(
+        "{} cells in {:.1} s",
         cells.len(),
-        complaints.join("\n")
-    );
+        started.elapsed().as_secs_f64()
+    ));
+    all_right(cells, results, |cell| format!("{cell:?}"));
 }
 
-#[expect(clippy::print_stderr, reason = "the figures of a walk")]
-fn said(figures: &str) {
-    eprintln!("{figures}");
-}
-
-fn demand(right: bool, what: impl FnOnce() -> String) -> Result<(), String> {
-    if right { Ok(()) } else { Err(what()) }
-}
-
-/// What fails is a name, and not the disk.
+/// The name fails, not the disk.
 fn place_is_wrong(cell: Option<&Cell>) -> bool {
     cell.is_some_and(|cell| matches!(cell.deed, Deed::Errno(libc::EROFS | libc::EINVAL)))
 }
 
-/// Only calls on the results were hit, which fail for the disk.
+/// Only calls on results were hit, which fail with the disk.
 fn of_files(kinds: &[&str]) -> bool {
     let mut kinds = kinds.iter();
     kinds.len() > 0 && kinds.all(|kind| ["fsync", "exchange", "link", "create"].contains(kind))
 }
 
-/// The right result, or one clear error and the old files; nothing left either way.
+/// Checks for the right result, or one clear error and the old files; either way nothing else is left.
 fn check(
     stage: &Stage,
     outcome: &Outcome,
@@ -203,7 +167,7 @@ fn check(
             }
             for (name, text) in &OLD[..2] {
                 let found = stage.file(name);
-                // A file system without an exchange cannot give back what a rename took; the error says so.
+                // Without exchange, a rename cannot be undone; the error says so.
                 let said = outcome
                     .stdout
                     .iter()
@@ -233,7 +197,7 @@ fn check(
         .iter()
         .filter(|name| !OLD.iter().any(|(known, _)| known == name))
         .collect();
-    // Where removing is what fails, the next run removes.
+    // If removing fails, the next run removes it.
     demand(extra.is_empty() || kinds.contains(&"unlink"), || {
         format!("left behind: {extra:?}")
     })
@@ -245,12 +209,11 @@ fn any_failing_call_of_the_supervisor_ends_in_the_result_or_in_one_clear_error()
     assert!(cells.len() > 500, "{} cells", cells.len());
     let hits = AtomicUsize::new(0);
     walk(&cells, |stage, cell| {
-        stage.reset();
         let mut command = stage.shimmed();
         sabotage(&mut command, cell);
         let outcome = Run::start(command).finish();
         let log = read_log(&stage.log());
-        // Counts differ a little from run to run, so the last cells may find nothing to fail.
+        // Counts vary slightly between runs, so the last cells may find nothing to fail.
         hits.fetch_add(
             usize::from(log.iter().any(|call| call.hit)),
             Ordering::Relaxed,
@@ -276,16 +239,10 @@ fn any_failing_call_of_the_supervisor_ends_in_the_result_or_in_one_clear_error()
 #[test]
 fn kill_9_at_any_call_leaves_whole_files_no_process_and_nothing_that_the_next_run_minds() {
     let total: u32 = count().values().sum();
-    let cell = |nth| Cell {
-        call: "any".to_owned(),
-        nth,
-        sticky: false,
-        deed: Deed::Kill,
-    };
+    let cell = |nth| Cell::new("any", nth, false, Deed::Kill);
     let cells: Vec<Cell> = (1..=total).map(cell).collect();
     let (slowest, parts) = (Mutex::new(Duration::ZERO), AtomicUsize::new(0));
     walk(&cells, |stage, cell| {
-        stage.reset();
         let mut command = stage.shimmed();
         sabotage(&mut command, cell);
         let outcome = Run::start(command).finish();
@@ -334,20 +291,15 @@ fn kill_9_at_any_call_leaves_whole_files_no_process_and_nothing_that_the_next_ru
 
 #[test]
 fn a_host_without_a_thread_to_give_costs_nothing() {
-    let stage = Stage::new(SABOTEUR);
     for nth in 1..=4 {
-        stage.reset();
+        let stage = Stage::new();
         let mut command = stage.shimmed();
-        let cell = Cell {
-            call: "thread".to_owned(),
-            nth,
-            sticky: true,
-            deed: Deed::Errno(libc::EAGAIN),
-        };
+        let cell = Cell::new("thread", nth, true, Deed::Errno(libc::EAGAIN));
         sabotage(&mut command, &cell);
         let outcome = Run::start(command).finish();
         let log = read_log(&stage.log());
-        assert!(nth > 2 || log.iter().any(|call| call.hit), "{log:?}");
+        // One thread at least opens and writes files; whether there are more depends on how fast it is.
+        assert!(nth > 1 || log.iter().any(|call| call.hit), "{log:?}");
         check(&stage, &outcome, Some(&cell), &log).expect("the result");
         assert_eq!(outcome.code, Some(0), "{:#?}", outcome.stdout);
     }
@@ -355,7 +307,7 @@ fn a_host_without_a_thread_to_give_costs_nothing() {
 
 #[test]
 fn the_wall_clock_may_jump() {
-    let stage = Stage::new(SABOTEUR);
+    let stage = Stage::new();
     let mut command = stage.shimmed();
     command.env("IOFAULT_CLOCK", "1");
     let outcome = Run::start(command).finish();

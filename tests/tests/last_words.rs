@@ -1,5 +1,5 @@
-//! A worker dies, and its flight recorder says of what: number, address, the stacks with names, panic, size of the memory that
-//! was not there. The wait status is the one that it would have been without all that.
+//! The flight recorder of a dead worker names its cause: signal and address, stacks with symbols, a panic, or the size
+//! of a failed allocation. The wait status stays as it would be without the recorder.
 
 #![expect(clippy::print_stdout, reason = "the time is what a report quotes")]
 
@@ -13,16 +13,14 @@ use nix::sys::signal::Signal;
 use proto::message::{FromChild, Role};
 use proto::recorder::Slot;
 
-const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
-
 fn baker() -> PathBuf {
-    program(SABOTEUR, "kiln-baker")
+    program("kiln-baker")
 }
 
-/// Dies so before it says hello.
+/// Dies this way before its hello.
 fn die(action: &str) -> Death {
     let points = format!("prepare:hello:1={action}");
-    let baker = with_failpoints(SABOTEUR, "kiln-baker");
+    let baker = with_failpoints("kiln-baker");
     let variables = [("KILN_FAILPOINTS", points.as_str())];
     Hand::start(&baker, Role::Prepare, &variables).bury()
 }
@@ -51,10 +49,10 @@ fn a_fault_leaves_number_address_and_stack() {
                 note.text
             );
         }
-        // Where functions are small the compiler may have put one into the other.
+        // The compiler may have inlined small functions.
         if !note.text.contains(function) {
             assert!(
-                note.text.contains("baker::failpoints::at"),
+                note.text.contains("baker::worker::failpoints::at"),
                 "{action}:\n{}",
                 note.text
             );
@@ -79,7 +77,7 @@ fn a_panic_leaves_its_text_and_place() {
 #[test]
 fn an_overflow_of_the_stack_is_told_from_other_faults() {
     let death = die("overflow");
-    // Rust's own handler recognises its guard page, says so and aborts; any other fault keeps its signal.
+    // Rust's own handler recognises its guard page, reports it and aborts; any other fault keeps its signal.
     assert_eq!(death.signal, Some(6));
     assert!(
         death.stderr.contains("has overflowed its stack"),
@@ -100,13 +98,13 @@ fn memory_that_was_not_there_leaves_its_size() {
     assert!(death.note(Slot::Signal).is_some());
 }
 
-/// Until so many threads of a process have nothing to do: who has only just said hello may still be on its way to wait for an
-/// answer, and a thread on its way to its first work.
+/// Waits until a process has this many sleeping threads. After the hello, the main thread may not wait for an answer
+/// yet, and other threads may not wait for work yet.
 fn wait_until_all_sleep(pid: i32, threads: usize) {
     let until = Instant::now() + DEADLINE;
     let state = |task: std::io::Result<fs::DirEntry>| {
         let stat = fs::read_to_string(task.ok()?.path().join("stat")).ok()?;
-        // Behind the name, which is in brackets and may hold any.
+        // After the name, which is in brackets and may contain some.
         stat.rsplit_once(") ")?.1.chars().next()
     };
     loop {
@@ -138,7 +136,7 @@ fn sigabrt_from_outside_tells_the_stacks_of_all_threads_in_time() {
         assert_eq!((note.number, note.value), (6, 0));
         note
     };
-    // A thread has 20 ms to answer, which is little on a machine with other work to do.
+    // A thread has 20 ms to answer, which is short on a busy machine.
     let note = (0..20)
         .map(|_| tell())
         .find(|note| !note.text.contains("no answer"))

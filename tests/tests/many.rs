@@ -1,4 +1,4 @@
-//! Many jobs under one supervisor, and what is kept of a death.
+//! Many jobs under one supervisor, and the records of their deaths.
 
 use std::fs;
 use std::path::Path;
@@ -6,36 +6,29 @@ use std::process::Command;
 
 use kiln_tests::fault::{Fault, Plan, Step};
 use kiln_tests::history::digest_of;
-use kiln_tests::{Bench, Run};
+use kiln_tests::{Bench, Run, read_json, sample, words};
 use proto::message::Role;
 use serde_json::{Value, json};
-
-const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
-
-fn sample() -> &'static Path {
-    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/data/spot"))
-}
 
 fn write(bench: &Bench, list: &Value) {
     fs::write(bench.path("jobs.json"), list.to_string()).expect("a list");
 }
 
-/// A list with the real worker, but for the job "poison", which has the bench's own.
+/// A list of jobs with the real worker, except "poison", which has the bench's own.
 fn list(bench: &Bench) -> Command {
     let mut kiln = bench.kiln();
     let poison = format!("--baker-of=poison={}", bench.path("kiln-baker").display());
-    // The saboteur enters no sandbox, and all of a list are in theirs or none is.
+    // The saboteur enters no sandbox, and a list's jobs are all sandboxed or none is.
     kiln.args(["bake", "--json", "--jobs", "jobs.json", &poison]);
     kiln.args(["--insecure-no-sandbox", "--crash-folder", "none"]);
     kiln
 }
 
-/// A job of the real worker.
 fn real(bench: &Bench, name: &str) -> Value {
     json!({
         "name": name,
-        "mesh": sample().join("mesh_nouv.glb"),
-        "views": sample().join("transforms.json"),
+        "mesh": sample("mesh_nouv.glb"),
+        "views": sample("transforms.json"),
         "output": bench.path(&format!("out/{name}.glb")),
         "texture-size": 256, "quality": "draft", "device": "cpu",
     })
@@ -43,10 +36,7 @@ fn real(bench: &Bench, name: &str) -> Value {
 
 #[test]
 fn a_fault_in_one_of_eight_jobs_leaves_the_other_seven_as_they_were() {
-    let bench = Bench::new(
-        SABOTEUR,
-        &Plan::always(Role::Bake, Step::Work, Fault::Signal(11)),
-    );
+    let bench = Bench::new(&Plan::always(Role::Bake, Step::Work, Fault::Signal(11)));
     let mut jobs: Vec<Value> = (0..8).map(|k| real(&bench, &k.to_string())).collect();
     write(&bench, &json!([jobs[0]]));
     assert_eq!(Run::start(list(&bench)).finish().code, Some(0));
@@ -69,15 +59,12 @@ fn a_fault_in_one_of_eight_jobs_leaves_the_other_seven_as_they_were() {
         assert_eq!(digest_of(&path).expect("readable"), golden, "job {k}");
     }
     assert!(!bench.path("out/3.glb").exists());
-    let holds: Vec<&Value> = outcome.all("host");
-    for key in ["open_fds", "memfds", "children", "parked"] {
-        assert_eq!(holds[0]["holds"][key], holds[1]["holds"][key], "{key}");
-    }
+    outcome.assert_nothing_held();
 }
 
 #[test]
 fn bakes_of_one_adapter_take_turns_while_other_jobs_are_prepared() {
-    let bench = Bench::new(SABOTEUR, &Plan::healthy());
+    let bench = Bench::new(&Plan::healthy());
     let jobs = (0..3).map(|k| real(&bench, &k.to_string()));
     write(&bench, &jobs.collect());
     let mut all = bench.kiln();
@@ -108,7 +95,7 @@ fn bakes_of_one_adapter_take_turns_while_other_jobs_are_prepared() {
 
 #[test]
 fn a_list_is_checked_in_full_before_anything_runs() {
-    let bench = Bench::new(SABOTEUR, &Plan::healthy());
+    let bench = Bench::new(&Plan::healthy());
     let good =
         |output: &str| json!({"mesh": "mesh.glb", "views": "transforms.json", "output": output});
     let mut typo = good("out/b.glb");
@@ -128,8 +115,7 @@ fn a_list_is_checked_in_full_before_anything_runs() {
         let mut kiln = bench.kiln();
         kiln.args(["bake", "--json", "--jobs", "jobs.json"]);
         let outcome = Run::start(kiln).finish();
-        assert_eq!(outcome.code, Some(exit), "{:#?}", outcome.stdout);
-        let message = outcome.one("error")["message"].to_string();
+        let message = outcome.refusal(exit);
         assert!(message.contains(words), "{words:?} is not in {message}");
         assert!(outcome.all("started").is_empty());
     }
@@ -139,7 +125,7 @@ fn a_list_is_checked_in_full_before_anything_runs() {
 #[test]
 fn a_death_leaves_a_folder_that_runs_it_again() {
     let plan = Plan::always(Role::Bake, Step::Work, Fault::Signal(11));
-    let bench = Bench::new(SABOTEUR, &plan);
+    let bench = Bench::new(&plan);
     let crashes = bench.path("crashes");
     let folder = crashes.to_str().expect("text");
     let outcome = bench.run(&["--crash-folder", folder]);
@@ -150,8 +136,7 @@ fn a_death_leaves_a_folder_that_runs_it_again() {
         2,
         "one for each crash"
     );
-    let record: Value =
-        serde_json::from_slice(&fs::read(kept.join("crash.json")).expect("there")).expect("JSON");
+    let record = read_json(&kept.join("crash.json"));
     for (key, wanted) in [
         ("role", json!("bake")),
         ("signal", json!("SIGSEGV")),
@@ -166,38 +151,16 @@ fn a_death_leaves_a_folder_that_runs_it_again() {
     assert!(record["log_tail"].to_string().contains("about to commit"));
 
     let replay = || {
-        let mut kiln = bench.kiln();
-        kiln.args(["replay", "--json", "-o", "out", "--insecure-no-sandbox"])
-            .arg("--baker")
-            .arg(bench.baker())
-            .arg(kept);
+        let mut kiln = bench.command(&words("replay --json -o out --insecure-no-sandbox"));
+        kiln.arg(kept);
         Run::start(kiln).finish()
     };
     let again = replay();
-    assert_eq!(
-        again.one("error")["signal"],
-        "SIGSEGV",
-        "{:#?}\n{}",
-        again.stdout,
-        again.stderr
-    );
+    assert_eq!(again.one("error")["signal"], "SIGSEGV", "{again:#?}");
     bench.set_plan(&Plan::healthy());
-    let mended = replay();
-    assert_eq!(
-        mended.code,
-        Some(0),
-        "{:#?}\n{}",
-        mended.stdout,
-        mended.stderr
-    );
+    replay().assert_code(0);
     bench.assert_clean(&["replayed.glb"]);
 
     fs::remove_file(kept.join("crash.json")).expect("there");
-    let gone = replay();
-    assert_eq!(gone.code, Some(66));
-    assert!(
-        gone.one("error")["message"]
-            .to_string()
-            .contains("crash.json: no such file")
-    );
+    assert!(replay().refusal(66).contains("crash.json: no such file"));
 }

@@ -1,43 +1,30 @@
-//! `--maps` on a part of the sample set: what no view sees, how many pixels see the rest, and an occluder in one view, each
-//! where the cameras put it, in rows and columns as the texture's; from the command line and from the sidecar.
+//! `--maps` on a part of the sample set: unseen surface, the number of pixels per texel, and an occluder in one view
+//! appear where the cameras put them, in the texture's orientation. Tested from the command line and the sidecar.
 
-use std::fs::{self, File};
-use std::io::{BufReader, BufWriter};
+use std::fs;
 use std::path::Path;
 
+use kiln_tests::ball::{Vector, cross, dot};
+use kiln_tests::picture::Picture;
 use kiln_tests::sidecar::Sidecar;
-use kiln_tests::{Bench, Outcome, Run, glb};
-use png::{BitDepth, ColorType};
+use kiln_tests::{Bench, Outcome, glb, number, read_json, sample, words};
+use png::ColorType;
 use proto::table::Provenance;
 use proto::table::maps::{
     CODE_GUTTER, CODE_OBSERVED, CODE_SEEN, CODE_UNSEEN, coverage_of, residual_of,
 };
 use serde_json::{Value, json};
 
-const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
-const SAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/data/spot");
 const SIZE: usize = 256;
-/// Views that are kept: those that look from the largest x.
+/// The views that are kept: those with the largest x.
 const KEPT: usize = 6;
-/// Edge of what is painted into a view.
+/// Edge of the square that is painted into a view.
 const SQUARE: usize = 30;
 
-type Point = [f64; 3];
+type Point = Vector;
 
 fn minus(a: Point, b: Point) -> Point {
     [a[0] - b[0], a[1] - b[1], a[2] - b[2]]
-}
-
-fn dot(a: Point, b: Point) -> f64 {
-    a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
-}
-
-fn cross(a: Point, b: Point) -> Point {
-    [
-        a[1] * b[2] - a[2] * b[1],
-        a[2] * b[0] - a[0] * b[2],
-        a[0] * b[1] - a[1] * b[0],
-    ]
 }
 
 /// A camera as transforms.json has it: columns of the rotation are right, up and backward.
@@ -50,19 +37,16 @@ struct Camera {
 
 impl Camera {
     fn new(file: &Value, frame: &Value) -> Self {
-        let number = |row: usize, column: usize| {
-            let number = &frame["transform_matrix"][row][column];
-            number.as_f64().expect("a number")
-        };
+        let at = |row: usize, column: usize| number(&frame["transform_matrix"][row][column]);
         Self {
-            axes: [0, 1, 2].map(|column| [0, 1, 2].map(|row| number(row, column))),
-            at: [0, 1, 2].map(|row| number(row, 3)),
-            focal: file["fl_x"].as_f64().expect("a number"),
-            centre: file["cx"].as_f64().expect("a number"),
+            axes: [0, 1, 2].map(|column| [0, 1, 2].map(|row| at(row, column))),
+            at: [0, 1, 2].map(|row| at(row, 3)),
+            focal: number(&file["fl_x"]),
+            centre: number(&file["cx"]),
         }
     }
 
-    /// Column and row in the picture.
+    /// Projects a point to column and row.
     fn project(&self, point: Point) -> [f64; 2] {
         let away = minus(point, self.at);
         let [right, up, back] = self.axes.map(|axis| dot(axis, away));
@@ -82,56 +66,12 @@ struct Model {
 
 impl Model {
     fn read(path: &Path) -> Self {
-        let json = glb::read(path).expect("a whole GLB");
-        let bytes = fs::read(path).expect("the GLB");
-        let length = u32::from_le_bytes(bytes[12..16].try_into().expect("four")) as usize;
-        let binary = &bytes[20 + length + 8..];
-        let primitive = &json["meshes"][0]["primitives"][0];
-        let accessor = |index: &Value| {
-            let accessor = &json["accessors"][index.as_u64().expect("an index") as usize];
-            let view = &json["bufferViews"][accessor["bufferView"].as_u64().expect("one") as usize];
-            let from = view["byteOffset"].as_u64().unwrap_or(0)
-                + accessor["byteOffset"].as_u64().unwrap_or(0);
-            let width = match accessor["componentType"].as_u64() {
-                Some(5123) => 2,
-                Some(5125 | 5126) => 4,
-                other => panic!("component type {other:?}"),
-            };
-            assert!(view["byteStride"].is_null(), "packed");
-            (
-                &binary[from as usize..],
-                width,
-                accessor["count"].as_u64().expect("one") as usize,
-            )
-        };
-        let floats = |name: &str, each: usize| -> Vec<f64> {
-            let (bytes, width, count) = accessor(&primitive["attributes"][name]);
-            assert_eq!(width, 4);
-            let words = bytes.chunks_exact(4).take(count * each);
-            words
-                .map(|word| f64::from(f32::from_le_bytes(word.try_into().expect("four"))))
-                .collect()
-        };
-        let (bytes, width, count) = accessor(&primitive["indices"]);
-        let indices: Vec<usize> = bytes
-            .chunks_exact(width)
-            .take(count)
-            .map(|word| {
-                word.iter()
-                    .rev()
-                    .fold(0, |sum, &byte| (sum << 8) | usize::from(byte))
-            })
-            .collect();
+        glb::read(path).expect("a whole GLB");
+        let model = glb::Model::open(path);
         Self {
-            positions: floats("POSITION", 3)
-                .chunks(3)
-                .map(|p| [p[0], p[1], p[2]])
-                .collect(),
-            uvs: floats("TEXCOORD_0", 2)
-                .chunks(2)
-                .map(|p| [p[0], p[1]])
-                .collect(),
-            triangles: indices.chunks(3).map(|t| [t[0], t[1], t[2]]).collect(),
+            positions: model.floats("POSITION"),
+            uvs: model.floats("TEXCOORD_0"),
+            triangles: model.triangles(),
         }
     }
 
@@ -139,7 +79,7 @@ impl Model {
         self.triangles[triangle].map(|vertex| self.positions[vertex])
     }
 
-    /// Whether some triangle lies between two points, away from both.
+    /// Whether a triangle lies between two points, away from both.
     fn blocked(&self, from: Point, to: Point) -> bool {
         let way = minus(to, from);
         (0..self.triangles.len()).any(|triangle| {
@@ -160,12 +100,12 @@ impl Model {
     }
 }
 
-/// A texel of a chart and how the views stand to it.
+/// A texel of a chart and its relation to the views.
 struct Texel {
     column: usize,
     row: usize,
-    /// Of each view: how squarely it looks, whether nothing is between, the place in the picture, and how many of its
-    /// pixels the texel fills.
+    /// Per view: the cosine to the surface, whether the sight line is free, the pixel position, and how many of its
+    /// pixels the texel covers.
     views: Vec<Sight>,
 }
 
@@ -182,7 +122,7 @@ impl Sight {
     }
 }
 
-/// Every few texels of the charts.
+/// Samples every few texels of the charts.
 fn texels(model: &Model, cameras: &[Camera]) -> Vec<Texel> {
     let mut found = Vec::new();
     for (triangle, corners) in model.triangles.iter().enumerate() {
@@ -234,28 +174,19 @@ fn texels(model: &Model, cameras: &[Camera]) -> Vec<Texel> {
     found
 }
 
-/// Indices of a picture of the texture's size.
+/// Texel indices of a picture of the texture's size.
 fn indices(path: &Path) -> Vec<u8> {
-    let file = BufReader::new(File::open(path).expect("a map"));
-    let mut reader = png::Decoder::new(file).read_info().expect("a PNG");
-    let info = reader.info();
-    assert_eq!((info.width, info.height), (SIZE as u32, SIZE as u32));
-    assert_eq!(
-        (info.color_type, info.bit_depth),
-        (ColorType::Indexed, BitDepth::Eight)
-    );
-    let mut bytes = vec![0; reader.output_buffer_size().expect("a size")];
-    reader.next_frame(&mut bytes).expect("a picture");
-    bytes
+    let picture = Picture::read(path);
+    let found = (picture.size, picture.colour);
+    assert_eq!(found, ([SIZE as u32; 2], ColorType::Indexed));
+    picture.bytes
 }
 
-/// The sample's kept views in a folder of their own; returns their cameras and the painted square's first column and row
-/// in the third view, where there is one.
+/// Copies the sample's kept views into a folder. Returns their cameras and the first column and row of the square
+/// painted into the third view, if any.
 fn set(folder: &Path, painted: bool) -> (Vec<Camera>, [usize; 2]) {
-    let sample = Path::new(SAMPLE);
-    let text = fs::read(sample.join("transforms.json")).expect("the sample");
-    let mut file: Value = serde_json::from_slice(&text).expect("JSON");
-    let x = |frame: &Value| frame["transform_matrix"][0][3].as_f64().expect("a number");
+    let mut file = read_json(&sample("transforms.json"));
+    let x = |frame: &Value| number(&frame["transform_matrix"][0][3]);
     let mut frames = file["frames"].as_array().expect("views").clone();
     frames.sort_by(|a, b| x(b).total_cmp(&x(a)));
     frames.truncate(KEPT);
@@ -267,7 +198,7 @@ fn set(folder: &Path, painted: bool) -> (Vec<Camera>, [usize; 2]) {
     let mut square = [0; 2];
     for (index, frame) in frames.iter().enumerate() {
         let name = frame["file_path"].as_str().expect("a name");
-        fs::copy(sample.join(name), folder.join(name)).expect("room");
+        fs::copy(sample(name), folder.join(name)).expect("room");
         if index == 2 {
             square = paint(&folder.join(name), painted);
         }
@@ -277,15 +208,12 @@ fn set(folder: &Path, painted: bool) -> (Vec<Camera>, [usize; 2]) {
     (cameras, square)
 }
 
-/// Paints a square where the picture is opaque all around it; returns its first column and row.
+/// Paints a square where the picture is opaque all around; returns its first column and row.
 fn paint(path: &Path, really: bool) -> [usize; 2] {
-    let mut decoder = png::Decoder::new(BufReader::new(File::open(path).expect("a view")));
-    decoder.set_transformations(png::Transformations::EXPAND);
-    let mut reader = decoder.read_info().expect("a PNG");
-    let mut pixels = vec![0; reader.output_buffer_size().expect("a size")];
-    let info = reader.next_frame(&mut pixels).expect("a picture");
-    assert_eq!(info.color_type, ColorType::Rgba);
-    let (width, height) = (info.width as usize, info.height as usize);
+    let mut picture = Picture::read(path);
+    assert_eq!(picture.colour, ColorType::Rgba);
+    let [width, height] = picture.size.map(|edge| edge as usize);
+    let pixels = &mut picture.bytes;
     let offset = |column: usize, row: usize| 4 * (row * width + column);
     let square = |[left, top]: [usize; 2]| {
         (top..top + SQUARE).flat_map(move |row| (left..left + SQUARE).map(move |c| (c, row)))
@@ -294,7 +222,7 @@ fn paint(path: &Path, really: bool) -> [usize; 2] {
     let opaque: Vec<[usize; 2]> = places
         .filter(|&place| square(place).all(|(c, row)| pixels[offset(c, row) + 3] == 255))
         .collect();
-    // Well within the object, and in the middle of nothing.
+    // Well within the object.
     let corner = *opaque
         .get(opaque.len() * 3 / 5)
         .expect("the object is larger");
@@ -302,29 +230,19 @@ fn paint(path: &Path, really: bool) -> [usize; 2] {
         for (column, row) in square(corner) {
             pixels[offset(column, row)..][..3].copy_from_slice(&[255, 0, 255]);
         }
-        let file = BufWriter::new(File::create(path).expect("room"));
-        let mut encoder = png::Encoder::new(file, info.width, info.height);
-        encoder.set_color(ColorType::Rgba);
-        encoder.set_depth(BitDepth::Eight);
-        let mut writer = encoder.write_header().expect("room");
-        writer.write_image_data(&pixels).expect("room");
-        writer.finish().expect("room");
+        picture.write(path);
     }
     corner
 }
 
 fn bake(bench: &Bench, views: &Path, more: &[&str]) -> Outcome {
-    let mesh = Path::new(SAMPLE).join("mesh_nouv.glb");
-    let all = ["--quality", "draft", "--texture-size", "256"];
-    let command = bench.bake_for_real(&mesh, views, &[&all, more].concat());
-    Run::start(command).finish()
+    let all = words("--quality draft --texture-size 256");
+    bench.baked(sample("mesh_nouv.glb"), views, &[&all, more].concat())
 }
 
-/// A bake with maps; returns coverage and residual.
+/// Bakes with maps; returns coverage and residual.
 fn maps(bench: &Bench, views: &Path) -> [Vec<u8>; 2] {
-    let outcome = bake(bench, views, &["--maps", "out"]);
-    outcome.assert_code(0);
-    let files = outcome.one("done")["report"]["files"].clone();
+    let files = bake(bench, views, &["--maps", "out"]).report()["files"].clone();
     let kinds: Vec<&str> = files
         .as_array()
         .expect("a list")
@@ -345,7 +263,7 @@ fn share(of: impl Iterator<Item = bool>) -> (f64, usize) {
     (yes as f64 / all.max(1) as f64, all)
 }
 
-/// Ways in which a picture may lie the wrong way round, after the right one.
+/// Ways in which a picture may be mirrored or turned; the first is the right one.
 const TURNS: [fn(usize, usize) -> usize; 4] = [
     |column, row| row * SIZE + column,
     |column, row| (SIZE - 1 - row) * SIZE + column,
@@ -355,7 +273,7 @@ const TURNS: [fn(usize, usize) -> usize; 4] = [
 
 #[test]
 fn maps_show_what_is_seen_and_what_disagrees_where_the_cameras_put_it() {
-    let bench = Bench::real(SABOTEUR);
+    let bench = Bench::real();
     let (clean, painted) = (bench.path("clean"), bench.path("painted"));
     let (cameras, _) = set(&clean, false);
     let (_, [left, top]) = set(&painted, true);
@@ -383,7 +301,7 @@ fn maps_show_what_is_seen_and_what_disagrees_where_the_cameras_put_it() {
             "unseen",
         );
 
-        // Of all views that look at it, each sees it freely and not too askew, so that its pixels are whole.
+        // Only texels that every facing view sees freely and not too obliquely, so that their pixels are whole.
         let simple = |texel: &&Texel| {
             let looking = texel.views.iter().filter(|view| view.cosine > -0.1);
             looking.clone().count() > 0 && looking.into_iter().all(Sight::clear)
@@ -394,11 +312,11 @@ fn maps_show_what_is_seen_and_what_disagrees_where_the_cameras_put_it() {
             coverage_of(code(texel))
                 .is_some_and(|w| (0.75..1.33).contains(&(f64::from(w) / wanted)))
         });
-        // Beside a chart's border and where the mesh bends within a texel the Jacobian says less.
+        // Near a chart's border, and where the mesh bends within a texel, the Jacobian is less accurate.
         right(share(counted), 0.93, "number of pixels");
     }
 
-    // The square as the view has it, and where a camera that is mirrored, or upside down, would have it.
+    // The square as the view has it, and where a mirrored or inverted camera would put it.
     let mirrors: [fn([f64; 2]) -> [f64; 2]; 3] = [
         |[x, y]| [x, y],
         |[x, y]| [256.0 - x, y],
@@ -420,7 +338,7 @@ fn maps_show_what_is_seen_and_what_disagrees_where_the_cameras_put_it() {
                     .zip(residual(&before, at))
                     .map(|(a, b)| a - b)
             };
-            // Others see it too: what one view alone says is believed.
+            // Others see it, too: a single view would be believed.
             let known = |texel: &&Texel| texel.views.iter().filter(|view| view.clear()).count() > 2;
             let (mut inside, mut outside) = (Vec::new(), Vec::new());
             for texel in texels.iter().filter(known) {
@@ -448,7 +366,7 @@ fn maps_show_what_is_seen_and_what_disagrees_where_the_cameras_put_it() {
 
 #[test]
 fn maps_agree_with_each_other_and_are_the_sidecars_too() {
-    let bench = Bench::real(SABOTEUR);
+    let bench = Bench::real();
     let views = bench.path("views");
     set(&views, true);
     let [coverage, residual] = maps(&bench, &views.join("transforms.json"));
@@ -471,23 +389,17 @@ fn maps_agree_with_each_other_and_are_the_sidecars_too() {
         assert_eq!(*p, known as u8);
     }
 
-    let socket = bench.path("kiln.sock");
-    let mut kiln = bench.kiln();
-    kiln.args(["serve", "--socket"]).arg(&socket);
-    kiln.arg("--store").arg(bench.path("store"));
-    kiln.arg("--root").arg(SAMPLE).arg("--root").arg(&views);
-    kiln.arg("--baker").arg(bench.baker());
-    let sidecar = Sidecar::spawn(kiln, socket);
-    let mesh = Path::new(SAMPLE).join("mesh_nouv.glb");
+    let [root, mesh] =
+        ["", "mesh_nouv.glb"].map(|name| sample(name).canonicalize().expect("there"));
+    let sidecar = Sidecar::confined(&bench, &["--root", root.to_str().expect("text")]);
     let mut spec = json!({
-        "mesh": {"path": mesh.canonicalize().expect("there")},
+        "mesh": {"path": mesh},
         "views": {"path": views.join("transforms.json").canonicalize().expect("there")},
         "texture_size": SIZE, "quality": "draft", "device": "cpu", "maps": true,
     });
     let mut made = |key: &str, maps: bool| {
         spec["maps"] = maps.into();
-        let id = sidecar.submit(key, &spec).json()["id"].clone();
-        let job = sidecar.finished(id.as_str().expect("an id"));
+        let job = sidecar.finished(&sidecar.submit(key, &spec).id());
         assert_eq!(job["state"], "succeeded", "{job:#}");
         job
     };
@@ -513,7 +425,7 @@ fn maps_agree_with_each_other_and_are_the_sidecars_too() {
         let answer = sidecar.get(&format!("/v1/jobs/{id}/artifacts/{name}"));
         assert_eq!(answer.status, 200);
         assert_eq!(answer.headers["content-type"], "image/png");
-        // Made by another process of the same adapter: the same bytes.
+        // From another process on the same adapter: the same bytes.
         let ours = fs::read(bench.path(&format!("out/{name}"))).expect("the map");
         assert!(answer.body == ours, "{name} differs");
     }
@@ -523,13 +435,12 @@ fn maps_agree_with_each_other_and_are_the_sidecars_too() {
 
 #[test]
 fn a_map_that_cannot_be_put_there_is_said_before_any_work() {
-    let bench = Bench::real(SABOTEUR);
+    let bench = Bench::real();
     fs::create_dir(bench.path("out/residual.png")).expect("room");
-    let transforms = Path::new(SAMPLE).join("transforms.json");
+    let transforms = sample("transforms.json");
     for (folder, words) in [("out", "residual.png"), ("nowhere", "nowhere")] {
         let outcome = bake(&bench, &transforms, &["--maps", folder]);
-        outcome.assert_code(73);
-        let message = outcome.one("error")["message"].to_string();
+        let message = outcome.refusal(73);
         assert!(message.contains(words), "{message}");
     }
     fs::remove_dir(bench.path("out/residual.png")).expect("empty");

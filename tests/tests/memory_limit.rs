@@ -1,44 +1,30 @@
-//! A real bake in a control group that is too small for it: the kernel's OOM kill is named as what it is, with the most that
-//! was held and the limit, and not as somebody's SIGKILL.
+//! A real bake in a control group that is too small: the kernel's OOM kill is reported as such, with peak and limit,
+//! not as somebody's SIGKILL.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
-use kiln_tests::{Bench, Outcome, Run};
-
-const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
+use kiln_tests::{Bench, Outcome, Run, sample, words};
 
 fn spot(bench: &Bench, limit: &str) -> Command {
-    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/spot");
-    let more = [
-        "--quality",
-        "draft",
-        "--texture-size",
-        "512",
-        "--memory-limit",
-        limit,
-        "--crash-folder",
-        "crashes",
-    ];
-    let mut command = bench.bake_for_real(
-        &data.join("mesh_nouv.glb"),
-        &data.join("transforms.json"),
-        &more,
-    );
+    let more = words("--quality draft --texture-size 512 --crash-folder crashes --memory-limit");
+    let more = [&more, &[limit][..]].concat();
+    let (mesh, views) = (sample("mesh_nouv.glb"), sample("transforms.json"));
+    let mut command = bench.bake_for_real(mesh, views, &more);
     command.env("KILN_LOG", "warn");
     command
 }
 
-/// Runs, and gives the process id of kiln, which names its groups.
+/// Runs, and returns kiln's pid, which its groups' names contain.
 fn run(limit: &str) -> (Bench, Outcome, i32) {
-    let bench = Bench::real(SABOTEUR);
+    let bench = Bench::real();
     let run = Run::start(spot(&bench, limit));
     let pid = run.pid();
     (bench, run.finish(), pid)
 }
 
-/// The machine has no groups for us, which kiln says itself.
+/// This machine allows no groups, as kiln itself reports.
 #[expect(clippy::print_stderr, reason = "what a machine cannot do is said")]
 fn without_groups(outcome: &Outcome) -> bool {
     let line = outcome
@@ -51,11 +37,11 @@ fn without_groups(outcome: &Outcome) -> bool {
     line.is_some()
 }
 
-/// Groups of that supervisor anywhere.
+/// That supervisor's groups, anywhere.
 fn groups_of(pid: i32) -> Vec<PathBuf> {
     let (mut found, mut waiting) = (Vec::new(), vec![PathBuf::from("/sys/fs/cgroup")]);
     while let Some(folder) = waiting.pop() {
-        // Groups of others come and go meanwhile.
+        // Other groups come and go meanwhile.
         let Ok(entries) = fs::read_dir(folder) else {
             continue;
         };
@@ -87,8 +73,8 @@ fn a_bake_beyond_its_memory_is_named_so_with_peak_and_limit() {
     assert_eq!(outcome.code, Some(70), "{told}");
     let error = outcome.one("error");
     assert_eq!(
-        (error["code"].as_str(), error["class"].as_str()),
-        (Some("out_of_host_memory"), Some("resource")),
+        [&error["code"], &error["class"]],
+        ["out_of_host_memory", "resource"],
         "{told}"
     );
     let message = error["message"].as_str().expect("text");

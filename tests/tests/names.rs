@@ -1,4 +1,4 @@
-//! Files of any name: taken where they can be, and never more than one printable line where they are told.
+//! Files with any name: accepted where possible, and shown as at most one printable line.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -8,10 +8,8 @@ use std::process::{Command, Output};
 
 use kiln_tests::shapes::icosphere;
 use kiln_tests::views::{self, around};
-use kiln_tests::{Bench, glb};
+use kiln_tests::{Bench, glb, read_json, words};
 use serde_json::Value;
-
-const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
 
 /// Blanks, a line feed, escape sequences of terminals, a turned direction, what a shell would obey, and the longest.
 fn names() -> Vec<String> {
@@ -29,12 +27,12 @@ fn names() -> Vec<String> {
         .collect()
 }
 
-/// A picture's file of this name: only files with a picture's ending are opened.
+/// A picture with this name: only names with a picture's ending are opened.
 fn picture(name: &str) -> String {
     format!("{}.png", name.get(..251).unwrap_or(name))
 }
 
-/// A job whose mesh, views and result have this name, in folders of this name; so has a picture, if the name is text.
+/// A job whose mesh, views and result have this name, in folders of this name; so has a picture, if the name is UTF-8.
 struct Job {
     bench: Bench,
     name: Vec<u8>,
@@ -45,7 +43,7 @@ struct Job {
 impl Job {
     fn new(name: &[u8], mesh: &[u8]) -> Self {
         let job = Self {
-            bench: Bench::real(SABOTEUR),
+            bench: Bench::real(),
             name: name.to_owned(),
             file: name.to_owned(),
         };
@@ -71,7 +69,7 @@ impl Job {
         OsStr::from_bytes(&self.name)
     }
 
-    /// Where its mesh or its views lie.
+    /// The folder of its mesh or views.
     fn place(&self, part: &str) -> PathBuf {
         self.bench
             .path(part)
@@ -81,22 +79,15 @@ impl Job {
 
     /// `kiln bake` of its files, to be given more arguments.
     fn command(&self) -> Command {
-        let mut command = self.bench.kiln();
+        let output = Path::new("out").join(self.name());
+        let mut command = self
+            .bench
+            .command(&words("bake --device cpu --quality draft"));
         command
-            .arg("bake")
-            .arg(self.place("mesh"))
-            .arg("--views")
-            .arg(self.place("views"));
-        command.arg("-o").arg(Path::new("out").join(self.name()));
-        command.arg("--baker").arg(self.bench.path("kiln-baker"));
-        command.args([
-            "--device",
-            "cpu",
-            "--quality",
-            "draft",
-            "--texture-size",
-            "256",
-        ]);
+            .args(["--texture-size", "256"])
+            .arg(self.place("mesh"));
+        command.arg("--views").arg(self.place("views"));
+        command.arg("-o").arg(output);
         command
     }
 
@@ -105,7 +96,7 @@ impl Job {
     }
 }
 
-/// Asserts that standard error holds at most so many lines for people, and nothing that a terminal would obey.
+/// Asserts that standard error has at most so many lines for people and no terminal control.
 fn harmless(output: &Output, lines: usize) -> String {
     let text = String::from_utf8(output.stderr.clone()).expect("text");
     assert!(text.lines().count() <= lines, "{text:?}");
@@ -141,8 +132,7 @@ fn files_of_odd_names_are_baked() {
             "the path and nothing else"
         );
         glb::read(&job.bench.path("out").join(&name)).expect("a GLB");
-        let report = fs::read(job.bench.path("report.json")).expect("a report");
-        let report: Value = serde_json::from_slice(&report).expect("JSON");
+        let report = read_json(&job.bench.path("report.json"));
         assert_eq!(report["files"][0]["path"], format!("out/{name}"));
     }
 }
@@ -165,7 +155,7 @@ fn files_of_odd_names_are_refused_in_one_line() {
         assert_eq!(lines.last().expect("a line")["code"], "invalid_asset");
         job.bench.assert_clean(&[]);
 
-        // A picture of this name that is not there, a mesh that is not, and a result that has no folder.
+        // A missing picture of this name, a missing mesh, and a result without a folder.
         let absent = Job::new(name.as_bytes(), &icosphere(2).ply());
         fs::remove_file(
             absent
@@ -194,10 +184,10 @@ fn files_of_odd_names_are_refused_in_one_line() {
     }
 }
 
-/// As Blender's and nerfstudio's files have them; a dot within a name is no ending.
+/// Names as in Blender's and nerfstudio's files; a dot within a name is no ending.
 #[test]
 fn pictures_may_be_named_without_their_ending() {
-    let bench = Bench::real(SABOTEUR);
+    let bench = Bench::real();
     fs::create_dir_all(bench.path("train.1")).expect("a folder");
     let (mesh, views) = (bench.path("mesh.ply"), bench.path("views.json"));
     fs::write(&mesh, icosphere(2).ply()).expect("a mesh");
@@ -236,7 +226,7 @@ fn a_name_that_is_no_text_is_refused_for_inputs_and_taken_for_the_rest() {
     assert_eq!(output.status.code(), Some(65), "{text}");
     assert!(text.contains("the file name is not UTF-8"), "{text}");
 
-    // Folders and the result may be called so: nobody needs their names as text.
+    // Folders and the result may have such names: nobody needs them as text.
     let mut job = job;
     for part in ["mesh", "views"] {
         let path = job.place(part);
@@ -247,8 +237,7 @@ fn a_name_that_is_no_text_is_refused_for_inputs_and_taken_for_the_rest() {
     let text = harmless(&output, 30);
     assert_eq!(output.status.code(), Some(0), "{text}");
     assert_eq!(output.stdout, [&b"out/"[..], name, b"\n"].concat());
-    let report = fs::read(job.bench.path("report.json")).expect("a report");
-    let report: Value = serde_json::from_slice(&report).expect("JSON");
+    let report = read_json(&job.bench.path("report.json"));
     assert_eq!(report["options"]["output"], "out/caf\u{fffd}\u{1b}");
     let output = job.bake(&["--json"]);
     assert_eq!(

@@ -1,50 +1,35 @@
-//! The sidecar's operator and its bounds: drain, self-test and reset by order; shares of the queue; bodies that nobody wants;
-//! and what was sent, given back.
+//! The sidecar's operator and limits: drain, self-test and reset on request; shares of the queue; bodies that nobody
+//! wants; and inputs given back.
 
-use std::fs::File;
 use std::io::Write;
 
 use kiln_tests::Bench;
 use kiln_tests::fault::{Fault, Plan, Step};
-use kiln_tests::sidecar::{Answer, Sidecar, by_path, sha256, tcp_flags};
+use kiln_tests::sidecar::{Sidecar, by_path, sha256, tcp_flags};
 use proto::message::Role;
 use serde_json::{Value, json};
-
-const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
-
-fn id(answer: &Answer) -> String {
-    answer.json()["id"].as_str().expect("an id").to_owned()
-}
-
-/// Opened for both directions, so that nobody waits for the other end.
-fn told(bench: &Bench) -> File {
-    let mut options = File::options();
-    options.read(true).write(true);
-    options.open(bench.path("told")).expect("the pipe")
-}
 
 /// A sidecar whose first job is at work until it is told otherwise.
 fn busy(bench: &Bench, more: &[&str]) -> (Sidecar, String) {
     let arguments = [&["--parallel", "1", "--stall-timeout", "100"], more].concat();
     let sidecar = Sidecar::start(bench, &arguments);
-    let first = id(&sidecar.submit("first", &by_path(&bench.path(""))));
-    let events = sidecar.events(&first, None, |told| told.data["state"] == "baking");
-    assert!(!events.is_empty());
+    let first = sidecar.submit("first", &by_path(&bench.path(""))).id();
+    sidecar.wait_baking(&first);
     (sidecar, first)
 }
 
 fn waiting_saboteurs() -> Bench {
     let plan = Plan::always(Role::Bake, Step::Work, Fault::Hear);
-    Bench::new(SABOTEUR, &plan)
+    Bench::new(&plan)
 }
 
 #[test]
 fn drained_by_order_it_ends_what_runs_and_keeps_what_waits() {
     let bench = waiting_saboteurs();
-    let mut word = told(&bench);
+    let mut word = bench.told();
     let (sidecar, first) = busy(&bench, &[]);
     let spec = by_path(&bench.path(""));
-    let second = id(&sidecar.submit("second", &spec));
+    let second = sidecar.submit("second", &spec).id();
     let answer = sidecar.send("POST", "/v1/admin/drain", &[], &[]);
     assert_eq!((answer.status, &answer.json()["running"]), (202, &json!(1)));
     assert_eq!(sidecar.submit("third", &spec).code(), "draining");
@@ -64,13 +49,13 @@ fn drained_by_order_it_ends_what_runs_and_keeps_what_waits() {
 
 #[test]
 fn orders_are_taken_by_the_unix_socket_alone() {
-    let bench = Bench::new(SABOTEUR, &Plan::healthy());
+    let bench = Bench::new(&Plan::healthy());
     let (token, flags) = tcp_flags(&bench);
     let sidecar = Sidecar::start(&bench, &flags.each_ref().map(String::as_str));
     for order in ["drain", "self-test", "breaker/reset"] {
         let path = format!("/v1/admin/{order}");
         let answer = sidecar.send_by_tcp(token, "POST", &path, &[], &[]);
-        assert_eq!((answer.status, answer.code().as_str()), (403, "forbidden"));
+        assert_eq!(answer.problem(), (403, "forbidden".to_owned()));
     }
     assert_eq!(
         sidecar.submit("after", &by_path(&bench.path(""))).status,
@@ -80,10 +65,7 @@ fn orders_are_taken_by_the_unix_socket_alone() {
 
 #[test]
 fn what_does_not_start_is_told_and_tried_again_by_order() {
-    let bench = Bench::new(
-        SABOTEUR,
-        &Plan::always(Role::Prepare, Step::Spawn, Fault::Exit(1)),
-    );
+    let bench = Bench::new(&Plan::always(Role::Prepare, Step::Spawn, Fault::Exit(1)));
     let sidecar = Sidecar::start(&bench, &["--parallel", "4"]);
     let spec = by_path(&bench.path(""));
     for key in 0..6 {
@@ -103,16 +85,16 @@ fn what_does_not_start_is_told_and_tried_again_by_order() {
     let answer = sidecar.send("POST", "/v1/admin/breaker/reset", &[], &[]);
     assert_eq!(answer.status, 202);
     assert_eq!(answer.json()["breakers"][0]["what"], "starting workers");
-    let job = id(&sidecar.submit("after", &spec));
+    let job = sidecar.submit("after", &spec).id();
     assert_eq!(sidecar.finished(&job)["state"], "succeeded");
     while sidecar.get("/readyz").json()["breakers"] != json!([]) {}
 }
 
 #[test]
 fn the_self_test_is_repeated_by_order() {
-    let bench = Bench::new(SABOTEUR, &Plan::healthy());
+    let bench = Bench::new(&Plan::healthy());
     let sidecar = Sidecar::start(&bench, &[]);
-    // A saboteur bakes nothing that would pass; what counts here is that there is another try.
+    // A saboteur bakes nothing that would pass; this only counts attempts.
     let took = |ready: &Value| {
         (ready["self_test"]["passed"] == json!(false)).then(|| ready["self_test"]["ms"].clone())
     };
@@ -134,17 +116,16 @@ fn each_adapter_bakes_for_a_job_of_its_own() {
     // No bake ends before both have begun: on one adapter, the second never would.
     let plan = Plan::healthy().on_gpus(2);
     let plan = plan.with(Role::Bake, Step::Work, Fault::Hear, u32::MAX);
-    let bench = Bench::new(SABOTEUR, &plan);
-    let mut word = told(&bench);
+    let bench = Bench::new(&plan);
+    let mut word = bench.told();
     let sidecar = Sidecar::start(
         &bench,
         &["--parallel", "3", "--spares", "0", "--stall-timeout", "100"],
     );
     let spec = by_path(&bench.path(""));
-    let jobs = ["1", "2"].map(|key| id(&sidecar.submit(key, &spec)));
+    let jobs = ["1", "2"].map(|key| sidecar.submit(key, &spec).id());
     for job in &jobs {
-        let events = sidecar.events(job, None, |told| told.data["state"] == "baking");
-        assert!(!events.is_empty());
+        sidecar.wait_baking(job);
     }
     word.write_all(b"go").expect("room");
     let devices = jobs.map(|job| {
@@ -153,7 +134,7 @@ fn each_adapter_bakes_for_a_job_of_its_own() {
         job["device"]["name"].to_string()
     });
     assert_ne!(devices[0], devices[1]);
-    // It learns each second what there is.
+    // The sidecar updates its list each second.
     let known = || {
         let told = sidecar.get("/v1/capabilities").json();
         let adapters = told["adapters"].as_array().expect("a list");
@@ -166,7 +147,7 @@ fn each_adapter_bakes_for_a_job_of_its_own() {
 #[test]
 fn a_clients_share_of_the_queue_is_its_own() {
     let bench = waiting_saboteurs();
-    let mut word = told(&bench);
+    let mut word = bench.told();
     let (token, tcp) = tcp_flags(&bench);
     let flags = [
         &tcp.each_ref().map(String::as_str)[..],
@@ -176,12 +157,9 @@ fn a_clients_share_of_the_queue_is_its_own() {
     let (sidecar, first) = busy(&bench, &flags);
     let spec = by_path(&bench.path(""));
     let mut jobs = vec![first];
-    jobs.extend(["1", "2"].map(|key| id(&sidecar.submit(key, &spec))));
+    jobs.extend(["1", "2"].map(|key| sidecar.submit(key, &spec).id()));
     let refused = sidecar.submit("3", &spec);
-    assert_eq!(
-        (refused.status, refused.code().as_str()),
-        (429, "quota_exceeded")
-    );
+    assert_eq!(refused.problem(), (429, "quota_exceeded".to_owned()));
     assert!(refused.headers.contains_key("retry-after"));
     let headers = [
         ("content-type", "application/json"),
@@ -190,7 +168,7 @@ fn a_clients_share_of_the_queue_is_its_own() {
     let body = spec.to_string();
     let other = sidecar.send_by_tcp(token, "POST", "/v1/jobs", &headers, body.as_bytes());
     assert_eq!(other.status, 202, "another client has its own share");
-    jobs.push(id(&other));
+    jobs.push(other.id());
     word.write_all(b"go!!").expect("room");
     for job in jobs {
         assert_eq!(sidecar.finished(&job)["state"], "succeeded");
@@ -217,22 +195,19 @@ fn a_body_that_nobody_wants_is_not_kept() {
     assert_eq!(second.status, 202);
     assert!(kept(b"taken"));
     let refused = send("third", &[], &body);
-    assert_eq!(
-        (refused.status, refused.code().as_str()),
-        (429, "queue_full")
-    );
+    assert_eq!(refused.problem(), (429, "queue_full".to_owned()));
     assert!(!kept(&body));
-    // Who asks first is answered first, and sends nothing.
+    // A client that asks first (`Expect`) is answered first, and sends nothing.
     let refused = send("third", &[("expect", "100-continue")], &[]);
     assert_eq!(refused.status, 429);
-    // What was accepted before is answered as before, however full it is.
+    // An accepted request gets the same answer again, however full the queue is.
     let again = send("second", &[], b"taken");
-    assert_eq!((again.status, id(&again)), (202, id(&second)));
+    assert_eq!((again.status, again.id()), (202, second.id()));
 }
 
 #[test]
 fn what_was_sent_is_given_back() {
-    let bench = Bench::new(SABOTEUR, &Plan::healthy());
+    let bench = Bench::new(&Plan::healthy());
     let sidecar = Sidecar::start(&bench, &[]);
     let bytes = b"a picture, or so";
     let place = format!("/v1/blobs/{}", sha256(bytes));

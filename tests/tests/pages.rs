@@ -1,48 +1,23 @@
-//! `--pages`: several textures in place of one show the same, in every form; as UDIM tiles beside an OBJ they come back.
+//! `--pages`: several textures show the same as one, in every format. As UDIM tiles beside an OBJ they can be read
+//! back.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use kiln_tests::{Bench, Outcome, Run, glb, sphere};
+use kiln_tests::{Bench, Outcome, glb, number, sample, words};
 use serde_json::{Value, json};
 
-const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
-
-fn spot(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("data/spot")
-        .join(name)
-}
-
-/// A draft of a mesh in the bench's folder.
+/// A draft of a mesh.
 fn bake(bench: &Bench, mesh: &Path, views: &Path, output: &str, more: &[&str]) -> Outcome {
-    let mut command = bench.kiln();
-    command.arg("bake").arg(mesh).arg("--views").arg(views);
-    command.args(["--json", "--quality", "draft", "--device", "cpu"]);
-    command.args(["-o", output, "--baker"]);
-    command.arg(bench.baker()).args(more);
-    Run::start(command).finish()
+    bench.baked(
+        mesh,
+        views,
+        &[&["--quality", "draft", "-o", output], more].concat(),
+    )
 }
 
 fn report(bench: &Bench, mesh: &Path, views: &Path, output: &str, more: &[&str]) -> Value {
-    let outcome = bake(bench, mesh, views, output, more);
-    outcome.assert_code(0);
-    outcome.one("done")["report"].clone()
-}
-
-fn compare(bench: &Bench, mesh: &Path, views: &Path) -> Value {
-    let mut command = bench.kiln();
-    command.arg("compare").arg(mesh).arg("--views").arg(views);
-    command.args(["--json", "--baker"]).arg(bench.baker());
-    let outcome = Run::start(command).finish();
-    outcome.assert_code(0);
-    outcome.one("compared")["models"][0].clone()
-}
-
-fn number(value: &Value) -> f64 {
-    value
-        .as_f64()
-        .unwrap_or_else(|| panic!("{value} is no number"))
+    bake(bench, mesh, views, output, more).report()
 }
 
 fn count(value: &Value) -> usize {
@@ -50,16 +25,15 @@ fn count(value: &Value) -> usize {
 }
 
 fn with_sphere() -> (Bench, PathBuf, PathBuf) {
-    let bench = Bench::real(SABOTEUR);
-    sphere::write(&bench.path("."));
+    let bench = Bench::sphere();
     let [mesh, views] = ["mesh.obj", "transforms.json"].map(|name| bench.path(name));
     (bench, mesh, views)
 }
 
 #[test]
 fn four_pages_show_what_one_texture_shows() {
-    let bench = Bench::real(SABOTEUR);
-    let (mesh, views) = (spot("mesh_nouv.glb"), spot("transforms.json"));
+    let bench = Bench::real();
+    let (mesh, views) = (sample("mesh_nouv.glb"), sample("transforms.json"));
     let one = ["--texture-size", "1024"];
     let four = ["--texture-size", "512", "--pages", "4"];
     report(&bench, &mesh, &views, "out/one.glb", &one);
@@ -76,9 +50,9 @@ fn four_pages_show_what_one_texture_shows() {
     // Nothing is shared: as many attributes and indices as four meshes have.
     assert_eq!(count(&json["accessors"]), 4 * 4);
 
-    let held_out = spot("transforms_test.json");
-    let [one, four] = ["out/one.glb", "out/four.glb"]
-        .map(|output| compare(&bench, &bench.path(output), &held_out));
+    let held_out = sample("transforms_test.json");
+    let [one, four] =
+        ["out/one.glb", "out/four.glb"].map(|output| bench.compared(output, &held_out));
     assert_eq!(four["textures"], json!(vec![[512, 512]; 4]));
     let [before, after] = [&one, &four].map(|model| number(&model["psnr_db"]));
     assert!(after > before - 0.5, "{before} and {after} dB");
@@ -93,8 +67,7 @@ fn four_pages_show_what_one_texture_shows() {
         let told = number(&made["encode"]["atlas"]["seam_residual"][level]);
         assert!((told - after).abs() < 1e-3 * after + 1e-3, "{told} {after}");
     }
-    let (valid, words) = glb::validate(&[bench.path("out/four.glb")]);
-    assert!(valid, "{words}");
+    glb::assert_files_valid(&[bench.path("out/four.glb")]);
 }
 
 #[test]
@@ -102,26 +75,26 @@ fn every_form_of_pages_holds_what_the_report_says() {
     let (bench, mesh, views) = with_sphere();
     let pages = ["--texture-size", "256", "--pages", "4", "--holdout", "1"];
     for (name, more) in [
-        ("plain.glb", &["--provenance-attribute"][..]),
-        (
-            "small.glb",
-            &["--compress", "meshopt", "--provenance-attribute"],
-        ),
-        (
-            "jpeg.glb",
-            &["--texture-format", "jpeg", "--compress", "meshopt"],
-        ),
-        ("webp.glb", &["--texture-format", "webp"]),
-        ("etc1s.glb", &["--texture-format", "ktx2-etc1s"]),
+        ("plain.glb", "--provenance-attribute"),
+        ("small.glb", "--compress meshopt --provenance-attribute"),
+        ("jpeg.glb", "--texture-format jpeg --compress meshopt"),
+        ("webp.glb", "--texture-format webp"),
+        ("etc1s.glb", "--texture-format ktx2-etc1s"),
         (
             "uastc.glb",
-            &["--texture-format", "ktx2-uastc", "--compress", "meshopt"],
+            "--texture-format ktx2-uastc --compress meshopt",
         ),
     ] {
         let output = format!("out/{name}");
-        let made = report(&bench, &mesh, &views, &output, &[&pages[..], more].concat());
+        let made = report(
+            &bench,
+            &mesh,
+            &views,
+            &output,
+            &[&pages[..], &words(more)].concat(),
+        );
         let path = bench.path(&output);
-        let found = compare(&bench, &path, &views);
+        let found = bench.compared(&path, &views);
         let score = &made["encode"]["holdout"][0];
         let each = found["views"].as_array().expect("views");
         let view = each.iter().find(|view| view["view"] == score["view"]);
@@ -146,7 +119,7 @@ fn every_form_of_pages_holds_what_the_report_says() {
         assert_eq!((primitives.len(), count(&json["images"])), (4, 4), "{name}");
         for primitive in primitives {
             let told = primitive["attributes"]["_PROVENANCE"].is_u64();
-            assert_eq!(told, more.contains(&"--provenance-attribute"), "{name}");
+            assert_eq!(told, more.contains("--provenance-attribute"), "{name}");
         }
     }
     let files = |names: &[&str]| -> Vec<PathBuf> {
@@ -155,8 +128,7 @@ fn every_form_of_pages_holds_what_the_report_says() {
             .map(|name| bench.path("out").join(name))
             .collect()
     };
-    let (valid, words) = glb::validate(&files(&["plain.glb", "small.glb", "jpeg.glb", "webp.glb"]));
-    assert!(valid, "{words}");
+    glb::assert_files_valid(&files(&["plain.glb", "small.glb", "jpeg.glb", "webp.glb"]));
     let (valid, words) = glb::validate_basisu(&files(&["etc1s.glb", "uastc.glb"]));
     assert!(valid, "{words}");
 }
@@ -193,7 +165,7 @@ fn an_obj_has_udim_tiles_that_are_baked_again_as_they_are() {
         let beyond = coordinates.iter().filter(|uv| uv[axis] > 1.0).count();
         assert!(beyond > 0 && beyond < coordinates.len());
     }
-    // As they are: each tile is a page again.
+    // Unchanged: each tile becomes a page again.
     let again = bench.path("out/a.obj");
     let kept = [&pages[..], &["--keep-uvs"]].concat();
     let second = report(&bench, &again, &views, "again.glb", &kept);
@@ -206,7 +178,7 @@ fn an_obj_has_udim_tiles_that_are_baked_again_as_they_are() {
     }
     let json = glb::read(&bench.path("again.glb")).expect("a whole GLB");
     assert_eq!(json["materials"][3]["name"], "baked.1012");
-    // Without pages there is no place for them.
+    // Without pages, tiles are refused.
     let refused = bake(&bench, &again, &views, "out/b.glb", &["--keep-uvs"]);
     refused.assert_code(65);
 }
@@ -214,24 +186,24 @@ fn an_obj_has_udim_tiles_that_are_baked_again_as_they_are() {
 #[test]
 fn what_has_no_pages_is_refused_before_any_work() {
     let (bench, mesh, views) = with_sphere();
-    for (output, more, words) in [
-        ("out/a.ply", &["--pages", "4"][..], "PLY"),
-        ("out/a.glb", &["--pages", "2"], "1, 4, 9 or 16"),
+    for (output, more, wanted) in [
+        ("out/a.ply", "--pages 4", "PLY"),
+        ("out/a.glb", "--pages 2", "1, 4, 9 or 16"),
         (
             "out/a.glb",
-            &["--pages", "4", "--texture-size", "8192"],
+            "--pages 4 --texture-size 8192",
             "4 pages of 8192",
         ),
         (
             "out/a.glb",
-            &["--pages", "4", "--vertex-colours"],
+            "--pages 4 --vertex-colours",
             "--vertex-colours",
         ),
     ] {
-        let outcome = bake(&bench, &mesh, &views, output, more);
+        let outcome = bake(&bench, &mesh, &views, output, &words(more));
         outcome.assert_code(64);
         let said = format!("{:?} {}", outcome.stdout, outcome.stderr);
-        assert!(said.contains(words), "{more:?}: {said}");
+        assert!(said.contains(wanted), "{more}: {said}");
     }
     bench.assert_clean(&[]);
 }

@@ -1,20 +1,19 @@
-//! Pipelines that are kept between processes: a second bake is given what the first one's driver compiled, whatever is wrong with
-//! the file is a compilation and no more, and who dies with it is replaced by one that is given none.
+//! The pipeline cache between processes. A second bake gets what the first one's driver compiled. A damaged file costs
+//! a compilation and no more. A process that dies with cached pipelines is replaced by one without.
 //!
-//! The saboteur's driver keeps a text, so that what is given can be told; that of llvmpipe keeps a header alone, which shows the
-//! way of real bytes through wgpu and no gain in time.
+//! The saboteur's driver caches a text, so that tests see what was given. llvmpipe's cache is only a header, which
+//! tests the path of real bytes through wgpu, not the gain in time.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
 
 use kiln_tests::fault::{Fault, PIPELINES, Plan, Step};
-use kiln_tests::sphere::{self, ARGUMENTS};
-use kiln_tests::{Bench, Outcome, Run, names_in};
+use kiln_tests::sphere::ARGUMENTS;
+use kiln_tests::{Bench, Outcome, Run, adapter, names_in, words};
 use proto::message::Role;
 use serde_json::{Value, json};
 
-const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
 const GIVEN: &str = "given pipelines";
 const NOTHING: &str = "given nothing";
 
@@ -22,7 +21,7 @@ fn keeping() -> Plan {
     Plan::healthy().on_gpu().keeping()
 }
 
-/// What the job's bakes said that they were given.
+/// What the job's bakes reported as given.
 fn given(outcome: &Outcome) -> Vec<String> {
     let warnings = outcome.all("warning");
     let texts = warnings.iter().filter_map(|event| event["text"].as_str());
@@ -33,7 +32,7 @@ fn ladder(outcome: &Outcome) -> &Value {
     &outcome.one("done")["report"]["ladder"]
 }
 
-/// The folder's files, of which there may be one.
+/// The folder's files, of which there is at most one.
 fn kept(bench: &Bench) -> Option<PathBuf> {
     let folder = bench.path("cache/kiln/pipelines");
     if !folder.exists() {
@@ -44,6 +43,15 @@ fn kept(bench: &Bench) -> Option<PathBuf> {
     names.first().map(|name| folder.join(name))
 }
 
+/// The next bake is the first again.
+fn fresh(bench: &Bench) {
+    for name in names_in(&bench.path("")) {
+        if name.starts_with("bake-") {
+            fs::remove_file(bench.path(&name)).expect("ours");
+        }
+    }
+}
+
 fn done(bench: &Bench, more: &[&str]) -> Outcome {
     let outcome = bench.run(more);
     outcome.assert_code(0);
@@ -52,7 +60,7 @@ fn done(bench: &Bench, more: &[&str]) -> Outcome {
 
 #[test]
 fn a_bake_is_given_what_an_earlier_process_handed_over() {
-    let bench = Bench::new(SABOTEUR, &keeping());
+    let bench = Bench::new(&keeping());
     assert_eq!(
         given(&done(&bench, &["--pipeline-cache", "none"])),
         [NOTHING]
@@ -76,7 +84,7 @@ fn a_bake_is_given_what_an_earlier_process_handed_over() {
 
 #[test]
 fn whatever_is_wrong_with_the_file_is_a_compilation_and_the_file_is_replaced() {
-    let bench = Bench::new(SABOTEUR, &keeping());
+    let bench = Bench::new(&keeping());
     done(&bench, &[]);
     let file = kept(&bench).expect("it is kept");
     let good = fs::read(&file).expect("ours");
@@ -104,13 +112,13 @@ fn whatever_is_wrong_with_the_file_is_a_compilation_and_the_file_is_replaced() {
         fs::rename(&file, &target).expect("ours");
         symlink(&target, &file).expect("a link");
     });
-    // No folder can be made there.
+    // No folder can be created there.
     let nowhere = ["--pipeline-cache", "mesh.glb/beneath"];
     assert_eq!(given(&done(&bench, &nowhere)), [NOTHING]);
     assert_eq!(given(&done(&bench, &nowhere)), [NOTHING]);
 }
 
-/// By a signal, a stall and in words.
+/// By a signal, a stall and a reported failure.
 #[test]
 fn who_dies_with_kept_pipelines_is_replaced_by_one_without_and_they_go() {
     let deaths = [
@@ -121,48 +129,37 @@ fn who_dies_with_kept_pipelines_is_replaced_by_one_without_and_they_go() {
         Fault::Fail(proto::message::Code::ShaderRejected),
     ];
     for death in deaths {
-        let bench = Bench::new(SABOTEUR, &keeping());
+        let bench = Bench::new(&keeping());
         done(&bench, &[]);
         assert!(kept(&bench).is_some());
-        let fresh = || {
-            for counter in fs::read_dir(bench.path("")).expect("there").flatten() {
-                if counter.file_name().to_string_lossy().starts_with("bake-") {
-                    fs::remove_file(counter.path()).expect("ours");
-                }
-            }
-        };
-        fresh();
+        fresh(&bench);
         bench.set_plan(&keeping().with(Role::Bake, Step::Compile, death.clone(), 1));
         let outcome = done(&bench, &["--stall-timeout", "1"]);
         assert_eq!(given(&outcome), [GIVEN, NOTHING], "{death:?}");
         assert_eq!(*ladder(&outcome), json!(["fresh_pipelines"]), "{death:?}");
         assert_eq!(outcome.attempts("bake").len(), 2, "{death:?}");
         assert_eq!(kept(&bench), None, "{death:?}");
-        // The next job begins anew.
+        // The next job starts over.
         bench.set_plan(&keeping());
         assert_eq!(given(&done(&bench, &[])), [NOTHING]);
         assert_eq!(given(&done(&bench, &[])), [GIVEN]);
 
-        // Who was given nothing climbs as ever: a crash goes to the processor.
+        // A bake without cached pipelines climbs as usual: a crash goes to the processor.
         fs::remove_file(kept(&bench).expect("kept")).expect("ours");
-        fresh();
+        fresh(&bench);
         bench.set_plan(&keeping().with(Role::Bake, Step::Compile, Fault::Signal(11), 1));
         let outcome = done(&bench, &[]);
         assert_eq!(*ladder(&outcome), json!(["software_adapter"]));
     }
 }
 
-/// Later deaths that are no driver's doing cost the file nothing, and those that may be do.
+/// Later deaths that are not the driver's do not discard the file; those that may be do.
 #[test]
 fn a_death_after_the_stages_are_compiled_is_held_against_them_where_a_driver_may_have_done_it() {
     for (fault, goes) in [(Fault::Signal(11), true), (Fault::Signal(9), false)] {
-        let bench = Bench::new(SABOTEUR, &keeping());
+        let bench = Bench::new(&keeping());
         done(&bench, &[]);
-        for counter in fs::read_dir(bench.path("")).expect("there").flatten() {
-            if counter.file_name().to_string_lossy().starts_with("bake-") {
-                fs::remove_file(counter.path()).expect("ours");
-            }
-        }
+        fresh(&bench);
         bench.set_plan(&keeping().with(Role::Bake, Step::Work, fault, 1));
         let outcome = done(&bench, &[]);
         let wanted = if goes { "fresh_pipelines" } else { "same_plan" };
@@ -174,23 +171,16 @@ fn a_death_after_the_stages_are_compiled_is_held_against_them_where_a_driver_may
 #[test]
 fn no_more_is_kept_than_the_bound() {
     let plan = keeping().with(Role::Bake, Step::Compile, Fault::HugePipelines, u32::MAX);
-    let bench = Bench::new(SABOTEUR, &plan);
+    let bench = Bench::new(&plan);
     let outcome = bench.run(&[]);
-    outcome.assert_code(70);
-    let error = outcome.one("error");
-    assert_eq!(error["code"], "protocol_violation");
-    assert!(
-        error["message"]
-            .as_str()
-            .is_some_and(|text| text.contains("pipelines of"))
-    );
+    assert!(outcome.refusal(70).contains("pipelines of"));
+    assert_eq!(outcome.one("error")["code"], "protocol_violation");
 }
 
-/// A spare is opened while the job before it bakes, which takes llvmpipe far longer than that.
+/// A spare opens while the previous job bakes, which takes llvmpipe far longer.
 #[test]
 fn a_spare_is_given_them_too() {
-    let bench = Bench::real(SABOTEUR);
-    sphere::write(&bench.path(""));
+    let bench = Bench::sphere();
     bake(&bench, &[]);
     let job = |name: &str| {
         json!({
@@ -201,10 +191,8 @@ fn a_spare_is_given_them_too() {
     };
     let jobs: Vec<Value> = ["a", "b", "c"].map(job).into();
     fs::write(bench.path("jobs.json"), json!(jobs).to_string()).expect("a list");
-    let mut many = bench.kiln();
-    many.args(["bake", "--json", "--jobs", "jobs.json", "--spares", "1"]);
-    many.args(["--crash-folder", "none", "--baker"])
-        .arg(bench.baker());
+    let many = words("bake --json --jobs jobs.json --spares 1 --crash-folder none");
+    let many = bench.command(&many);
     let outcome = Run::start(many).finish();
     outcome.assert_code(0);
     let done = outcome.all("done");
@@ -217,31 +205,23 @@ fn a_spare_is_given_them_too() {
     assert!(warm.count() > 0, "{started:?}");
 }
 
-fn adapter() -> String {
-    std::env::var("KILN_TEST_ADAPTER").unwrap_or_else(|_unset| "llvmpipe".to_owned())
-}
-
 /// Bytes of a real driver, through wgpu, in the sandbox.
 fn bake(bench: &Bench, more: &[&str]) -> (Option<String>, Value, Vec<u8>) {
     let adapter = adapter();
     let device = ["--device", &adapter];
-    let (mesh, views) = ("mesh.obj".as_ref(), "transforms.json".as_ref());
     let more = [&ARGUMENTS[..], &device, more].concat();
-    let outcome = Run::start(bench.bake_for_real(mesh, views, &more)).finish();
-    outcome.assert_code(0);
-    let report = &outcome.one("done")["report"];
+    let report = bench.baked("mesh.obj", "transforms.json", &more).report();
     let told = report["bake"]["pipeline_cache"].as_str().map(str::to_owned);
     let stages = &report["bake"]["host_times"][0];
     assert_eq!(stages["stage"], "stages");
     assert!(stages["ms"].as_f64().is_some_and(|ms| ms > 0.0));
-    let glb = fs::read(bench.path("out/out.glb")).expect("a result");
+    let glb = bench.bytes("out/out.glb").expect("a result");
     (told, report["ladder"].clone(), glb)
 }
 
 #[test]
 fn the_bytes_of_a_real_driver_pass_and_the_result_is_the_same() {
-    let bench = Bench::real(SABOTEUR);
-    sphere::write(&bench.path(""));
+    let bench = Bench::sphere();
     let told = |told: &str| Some(told.to_owned());
     let (first, _, golden) = bake(&bench, &[]);
     assert_eq!(first, told("miss"));
@@ -262,25 +242,24 @@ fn the_bytes_of_a_real_driver_pass_and_the_result_is_the_same() {
 
 #[test]
 fn a_real_bake_that_dies_as_it_compiles_with_kept_pipelines_is_repeated_without() {
-    let bench = Bench::real_with_failpoints(SABOTEUR);
+    let bench = Bench::real_with_failpoints();
     let (_, _, golden) = bake(&bench, &[]);
     assert!(kept(&bench).is_some());
     let adapter = adapter();
     let die = || {
         let more = [&ARGUMENTS[..], &["--device", &adapter]].concat();
-        let mut command =
-            bench.bake_for_real("mesh.obj".as_ref(), "transforms.json".as_ref(), &more);
+        let mut command = bench.bake_for_real("mesh.obj", "transforms.json", &more);
         command.env("KILN_FAILPOINTS", "bake:compile:1=1*segv");
         let outcome = Run::start(command).finish();
         outcome.assert_code(0);
-        let glb = fs::read(bench.path("out/out.glb")).expect("a result");
+        let glb = bench.bytes("out/out.glb").expect("a result");
         assert!(glb == golden, "the same bytes");
         let told = outcome.one("done")["report"]["bake"]["pipeline_cache"].clone();
         (ladder(&outcome).clone(), told)
     };
     assert_eq!(die(), (json!(["fresh_pipelines"]), json!("off")));
     assert_eq!(kept(&bench), None);
-    // Given nothing, nothing is to blame; the second process compiles, and what it compiles is kept.
+    // Without cached pipelines none is suspected. The second process compiles, and its pipelines are cached.
     assert_eq!(die(), (json!(["same_plan"]), json!("miss")));
     assert!(kept(&bench).is_some());
 }

@@ -1,5 +1,5 @@
-//! The file operations of a commit, replayed up to every moment on a disk that keeps only what it promised to keep: each
-//! file is old or new and whole, and after success all are new for good.
+//! Replays a commit's file operations up to every moment on a disk that keeps only what it guarantees. Each file is old
+//! or new and whole; after success all are new for good.
 
 use std::fs;
 
@@ -7,8 +7,6 @@ use kiln_tests::Run;
 use kiln_tests::replay::{Files, crashes, durable};
 use kiln_tests::shim::{Logged, read_log};
 use kiln_tests::stage::{OLD, Stage};
-
-const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
 
 /// The file operations of one commit.
 fn commit_log(stage: &Stage) -> Vec<Logged> {
@@ -21,7 +19,7 @@ fn commit_log(stage: &Stage) -> Vec<Logged> {
     read_log(&stage.log())
 }
 
-/// What a power cut may do to the three files, if it is wrong.
+/// What is wrong with the three files after a power cut, if anything.
 fn broken(stage: &Stage, before: &Files, after: &Files, log: &[Logged]) -> Vec<String> {
     let out = stage.bench.path("out");
     let mut wrong = Vec::new();
@@ -48,7 +46,7 @@ fn broken(stage: &Stage, before: &Files, after: &Files, log: &[Logged]) -> Vec<S
 #[test]
 fn a_power_cut_at_any_moment_leaves_old_or_new_files_and_never_half_ones() {
     for old_files in [true, false] {
-        let stage = Stage::new(SABOTEUR);
+        let stage = Stage::new();
         if !old_files {
             for (name, _) in OLD {
                 fs::remove_file(stage.bench.path("out").join(name)).expect("an old file");
@@ -68,7 +66,7 @@ fn a_power_cut_at_any_moment_leaves_old_or_new_files_and_never_half_ones() {
         let wrong = broken(&stage, &before, &after, &log);
         assert!(wrong.is_empty(), "{wrong:#?}\n{log:#?}");
 
-        // The oracle sees each rule broken: no sync of the files, none of the folder, names before the sync, another order.
+        // The oracle sees each broken rule: files not synced, folder not synced, named before the sync, another order.
         let without = |rule: &dyn Fn(&Logged) -> bool| -> Vec<Logged> {
             log.iter().filter(|call| !rule(call)).cloned().collect()
         };

@@ -1,29 +1,25 @@
-//! A worker breaks the protocol: it is killed, named, replaced once, and can neither end nor fool the supervisor.
+//! A worker that violates the protocol is killed, named and replaced once. It can neither end nor deceive the
+//! supervisor.
 
 use kiln_tests::fault::{Fault, Forgery, Plan, Step};
-use kiln_tests::{Bench, Outcome};
+use kiln_tests::{Bench, Outcome, words};
 use proto::message::{Role, Table};
 
-const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
-
 fn run(plan: &Plan) -> (Bench, Outcome) {
-    let bench = Bench::new(SABOTEUR, plan);
+    let bench = Bench::new(plan);
     let outcome = bench.run(&[]);
     (bench, outcome)
 }
 
-/// Twice the same violation: its own words in the error, then nothing left; and once is forgiven.
+/// The same violation twice gives its own message and leaves nothing; once is retried.
 fn violation(role: Role, step: Step, fault: Fault, words: &str) {
     let (bench, outcome) = run(&Plan::always(role, step, fault.clone()));
-    let context = format!(
-        "{role:?} {step:?} {fault:?}: {:#?}\n{}",
-        outcome.stdout, outcome.stderr
-    );
+    let context = format!("{role:?} {step:?} {fault:?}: {outcome:#?}");
     assert_eq!(outcome.code, Some(70), "{context}");
     let error = outcome.one("error");
     assert_eq!(
-        (error["code"].as_str(), error["role"].as_str()),
-        (Some("protocol_violation"), Some(role.name()))
+        [&error["code"], &error["role"]],
+        ["protocol_violation", role.name()]
     );
     let message = error["message"].as_str().expect("text");
     assert!(message.contains(words), "{words:?} is not in {message:?}");
@@ -31,183 +27,69 @@ fn violation(role: Role, step: Step, fault: Fault, words: &str) {
     bench.assert_clean(&[]);
 
     let (bench, outcome) = run(&Plan::once(role, step, fault.clone()));
-    assert_eq!(
-        outcome.code,
-        Some(0),
-        "{role:?} {fault:?}: {:#?}\n{}",
-        outcome.stdout,
-        outcome.stderr
-    );
+    assert_eq!(outcome.code, Some(0), "{role:?} {fault:?}: {outcome:#?}");
     bench.assert_clean(&["out.glb"]);
 }
 
 #[test]
-fn bytes_that_are_no_packet() {
-    violation(Role::Bake, Step::Hello, Fault::Garbage, "does not decode");
-    violation(
-        Role::Prepare,
-        Step::Spawn,
-        Fault::Garbage,
-        "does not decode",
-    );
-    violation(Role::Encode, Step::Work, Fault::Oversized, "longer than");
-}
-
-/// What a worker makes once it has seen data does not reach the driver of the next one.
-#[test]
-fn pipelines_after_the_stages_are_compiled() {
-    for step in [Step::Start, Step::Work, Step::Filled] {
-        violation(
-            Role::Bake,
-            step,
-            Fault::LatePipelines,
-            "hands pipelines over out of turn",
-        );
+fn each_violation_is_named_and_forgiven_once() {
+    use Fault::{
+        AllocateForeign, AllocateHuge, AllocateTwice, Compiled, EarlyDone, FdUpward, FilledTwice,
+        FilledUnasked, Garbage, LatePipelines, LyingView, Oversized, PacketFlood, SecondHello,
+        WrongRole, WrongSummary,
+    };
+    use Role::{Bake, Encode, Prepare};
+    use Step::{Filled, HalfTable, Hello, Spawn, Start, Work};
+    let late = "hands pipelines over out of turn";
+    let made = "what it made is not what it was asked for";
+    for (role, step, fault, words) in [
+        (Bake, Hello, Garbage, "does not decode"),
+        (Prepare, Spawn, Garbage, "does not decode"),
+        (Encode, Work, Oversized, "longer than"),
+        // What a worker makes once it has seen data does not reach the driver of the next one.
+        (Bake, Start, LatePipelines, late),
+        (Bake, Work, LatePipelines, late),
+        (Bake, Filled, LatePipelines, late),
+        (Prepare, Start, LatePipelines, late),
+        (Bake, Start, Compiled, "compiled out of turn"),
+        (Encode, Start, Compiled, "compiled out of turn"),
+        (
+            Bake,
+            Work,
+            FdUpward,
+            "file descriptors that do not belong there",
+        ),
+        (Bake, Spawn, WrongRole, "it says that it is encode"),
+        (Bake, Start, SecondHello, "a second hello"),
+        (Prepare, Spawn, EarlyDone, "spoke before its hello"),
+        (Bake, Work, AllocateHuge, "outside its bounds"),
+        (Prepare, Work, AllocateHuge, "outside its bounds"),
+        (Prepare, Hello, AllocateHuge, "outside its bounds"),
+        (Bake, Work, AllocateForeign, "no business"),
+        (Encode, Work, AllocateForeign, "no business"),
+        (Bake, HalfTable, AllocateTwice, "twice"),
+        (Bake, Filled, FilledTwice, "out of turn"),
+        (Bake, Work, FilledUnasked, "out of turn"),
+        (Prepare, Filled, FilledTwice, "out of turn"),
+        (Prepare, Work, EarlyDone, "there is no mesh"),
+        (Bake, Work, EarlyDone, made),
+        (Encode, Work, EarlyDone, "there is no GLB"),
+        (Bake, Filled, WrongSummary, "another role's"),
+        (Bake, HalfTable, EarlyDone, "not filled"),
+        (Prepare, Work, LyingView, "contradicts"),
+        (Bake, Work, PacketFlood, "flood"),
+    ] {
+        violation(role, step, fault, words);
     }
-    violation(
-        Role::Prepare,
-        Step::Start,
-        Fault::LatePipelines,
-        "hands pipelines over out of turn",
-    );
-    violation(
-        Role::Bake,
-        Step::Start,
-        Fault::Compiled,
-        "compiled out of turn",
-    );
-    violation(
-        Role::Encode,
-        Step::Start,
-        Fault::Compiled,
-        "compiled out of turn",
-    );
-}
-
-#[test]
-fn a_descriptor_sent_upwards() {
-    violation(
-        Role::Bake,
-        Step::Work,
-        Fault::FdUpward,
-        "file descriptors that do not belong there",
-    );
-}
-
-#[test]
-fn hello_out_of_place() {
-    violation(
-        Role::Bake,
-        Step::Spawn,
-        Fault::WrongRole,
-        "it says that it is encode",
-    );
-    violation(
-        Role::Bake,
-        Step::Start,
-        Fault::SecondHello,
-        "a second hello",
-    );
-    violation(
-        Role::Prepare,
-        Step::Spawn,
-        Fault::EarlyDone,
-        "spoke before its hello",
-    );
-}
-
-#[test]
-fn memory_that_is_not_its_due() {
-    violation(
-        Role::Bake,
-        Step::Work,
-        Fault::AllocateHuge,
-        "outside its bounds",
-    );
-    violation(
-        Role::Prepare,
-        Step::Work,
-        Fault::AllocateHuge,
-        "outside its bounds",
-    );
-    violation(
-        Role::Bake,
-        Step::Work,
-        Fault::AllocateForeign,
-        "no business",
-    );
-    violation(
-        Role::Encode,
-        Step::Work,
-        Fault::AllocateForeign,
-        "no business",
-    );
-    violation(Role::Bake, Step::HalfTable, Fault::AllocateTwice, "twice");
-    violation(
-        Role::Prepare,
-        Step::Hello,
-        Fault::AllocateHuge,
-        "outside its bounds",
-    );
-}
-
-#[test]
-fn tables_filled_out_of_turn() {
-    violation(Role::Bake, Step::Filled, Fault::FilledTwice, "out of turn");
-    violation(Role::Bake, Step::Work, Fault::FilledUnasked, "out of turn");
-    violation(
-        Role::Prepare,
-        Step::Filled,
-        Fault::FilledTwice,
-        "out of turn",
-    );
-}
-
-#[test]
-fn done_without_the_work() {
-    violation(
-        Role::Prepare,
-        Step::Work,
-        Fault::EarlyDone,
-        "there is no mesh",
-    );
-    violation(
-        Role::Bake,
-        Step::Work,
-        Fault::EarlyDone,
-        "what it made is not what it was asked for",
-    );
-    violation(
-        Role::Encode,
-        Step::Work,
-        Fault::EarlyDone,
-        "there is no GLB",
-    );
-    violation(
-        Role::Bake,
-        Step::Filled,
-        Fault::WrongSummary,
-        "another role's",
-    );
-    violation(Role::Bake, Step::HalfTable, Fault::EarlyDone, "not filled");
-}
-
-#[test]
-fn a_view_that_lies_about_its_number() {
-    violation(Role::Prepare, Step::Work, Fault::LyingView, "contradicts");
-}
-
-#[test]
-fn a_flood_of_packets() {
-    violation(Role::Bake, Step::Work, Fault::PacketFlood, "flood");
 }
 
 #[test]
 fn a_flood_of_log_lines_is_cut_and_the_job_goes_on() {
-    let bench = Bench::new(
-        SABOTEUR,
-        &Plan::always(Role::Bake, Step::Work, Fault::LogFlood(20_000)),
-    );
+    let bench = Bench::new(&Plan::always(
+        Role::Bake,
+        Step::Work,
+        Fault::LogFlood(20_000),
+    ));
     let outcome = bench.run(&["--verbose"]);
     assert_eq!(outcome.code, Some(0), "{:#?}", outcome.stdout);
     let shown = outcome.stderr.matches("flood ").count();
@@ -229,8 +111,8 @@ fn another_build_is_refused_and_not_tried_again() {
         assert_eq!(outcome.code, Some(78), "{fault:?}: {:#?}", outcome.stdout);
         let error = outcome.one("error");
         assert_eq!(
-            (error["code"].as_str(), error["class"].as_str()),
-            (Some("binary_mismatch"), Some("config"))
+            [&error["code"], &error["class"]],
+            ["binary_mismatch", "config"]
         );
         assert_eq!(outcome.attempts("bake").len(), 1);
         bench.assert_clean(&[]);
@@ -239,10 +121,7 @@ fn another_build_is_refused_and_not_tried_again() {
 
 #[test]
 fn a_childs_text_cannot_draw_on_the_terminal() {
-    let bench = Bench::new(
-        SABOTEUR,
-        &Plan::always(Role::Bake, Step::Work, Fault::Escapes),
-    );
+    let bench = Bench::new(&Plan::always(Role::Bake, Step::Work, Fault::Escapes));
     let outcome = bench.run(&["--verbose"]);
     assert_eq!(outcome.code, Some(0), "{:#?}", outcome.stdout);
     assert_eq!(outcome.one("warning")["text"], "a\u{fffd}[31m\u{fffd}b");
@@ -266,7 +145,7 @@ fn granted_memory_keeps_its_size_and_freezes() {
     bench.assert_clean(&["out.glb"]);
 }
 
-/// The files of a job with everything, and who makes them.
+/// Every file of a job, with the role that makes it.
 const FILES: [(Role, Table); 6] = [
     (Role::Encode, Table::Glb),
     (Role::Encode, Table::Preview),
@@ -276,56 +155,49 @@ const FILES: [(Role, Table); 6] = [
     (Role::Bake, Table::Rejected(2)),
 ];
 
-/// A job with everything that forges one of its files: nothing is put in place, not even the others.
+/// A job with everything, one of whose files is forged.
+fn with_everything(plan: &Plan) -> (Bench, Outcome) {
+    let bench = Bench::new(plan);
+    let outcome = bench.run(&words("--preview out/sheet.png --maps out --rejected out"));
+    (bench, outcome)
+}
+
+/// Nothing is put in place, not even the others.
 fn forged(role: Role, table: Table, how: Forgery) -> Outcome {
     let plan = Plan::always(role, Step::Start, Fault::Forge(table, how));
-    let bench = Bench::new(SABOTEUR, &plan);
-    let more = ["--preview", "out/sheet.png", "--maps", "out", "--rejected"];
-    let outcome = bench.run(&[&more[..], &["out"]].concat());
-    let told = format!(
-        "{table:?} {how:?}: {:#?}\n{}",
-        outcome.stdout, outcome.stderr
+    let (bench, outcome) = with_everything(&plan);
+    assert_eq!(
+        outcome.one("error")["code"],
+        "protocol_violation",
+        "{table:?} {how:?}"
     );
-    assert_eq!(outcome.code, Some(70), "{told}");
-    assert_eq!(outcome.one("error")["code"], "protocol_violation", "{told}");
     bench.assert_clean(&[]);
     outcome
 }
 
-fn message(outcome: &Outcome) -> &str {
-    outcome.one("error")["message"].as_str().expect("text")
-}
-
 #[test]
-fn a_file_that_is_none_is_not_put_in_place() {
+fn a_file_that_is_none_or_was_not_read_back_is_not_put_in_place() {
     for (role, table) in FILES {
-        for how in [Forgery::Text, Forgery::Cut, Forgery::Length] {
+        let kind = if table == Table::Glb { "GLB" } else { "PNG" };
+        let none = format!("the file {table:?} is no whole {kind}");
+        for (how, words) in [
+            (Forgery::Text, &*none),
+            (Forgery::Cut, &none),
+            (Forgery::Length, &none),
+            (Forgery::Unread, "a file was not read back"),
+            (Forgery::Digest, "other bytes than those"),
+        ] {
             let outcome = forged(role, table, how);
-            let kind = if table == Table::Glb { "GLB" } else { "PNG" };
-            let words = format!("the file {table:?} is no whole {kind}");
-            let message = message(&outcome);
-            assert!(message.contains(&words), "{how:?}: {message}");
-            assert_eq!(outcome.attempts(role.name()).len(), 2);
+            let message = outcome.refusal(70);
+            assert!(message.contains(words), "{table:?} {how:?}: {message}");
+            // Other bytes show when the file is put in place, after every role is done.
+            let attempts = if how == Forgery::Digest { 1 } else { 2 };
+            assert_eq!(
+                outcome.attempts(role.name()).len(),
+                attempts,
+                "{table:?} {how:?}"
+            );
         }
-    }
-}
-
-#[test]
-fn a_file_that_its_maker_has_not_read_back_is_not_put_in_place() {
-    for (role, table) in FILES {
-        let outcome = forged(role, table, Forgery::Unread);
-        let message = message(&outcome);
-        assert!(message.contains("a file was not read back"), "{message}");
-        assert_eq!(outcome.attempts(role.name()).len(), 2);
-    }
-}
-
-#[test]
-fn other_bytes_than_those_that_were_read_back_are_not_put_in_place() {
-    for (role, table) in FILES {
-        let outcome = forged(role, table, Forgery::Digest);
-        let message = message(&outcome);
-        assert!(message.contains("other bytes than those"), "{message}");
     }
 }
 
@@ -333,8 +205,6 @@ fn other_bytes_than_those_that_were_read_back_are_not_put_in_place() {
 fn a_forged_file_is_forgiven_once() {
     for (role, table) in FILES {
         let plan = Plan::once(role, Step::Start, Fault::Forge(table, Forgery::Text));
-        let bench = Bench::new(SABOTEUR, &plan);
-        let more = ["--preview", "out/sheet.png", "--maps", "out", "--rejected"];
-        bench.run(&[&more[..], &["out"]].concat()).assert_code(0);
+        with_everything(&plan).1.assert_code(0);
     }
 }

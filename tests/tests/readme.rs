@@ -1,6 +1,6 @@
-//! Every `sh` block of every README, run as it stands in a folder that holds what it names.
+//! Runs every `sh` block of every README unchanged, in a folder that holds what it names.
 //!
-//! A block that is not run has a comment above it, which readers of the page do not see: `<!-- not run: REASON -->`.
+//! A block that is not run has an invisible comment above it: `<!-- not run: REASON -->`.
 
 use std::fmt::Write;
 use std::fs::{self, File};
@@ -8,17 +8,15 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use kiln_tests::Bench;
+use kiln_tests::{Bench, program, words};
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
 /// Why a block is not run.
 const REASON: &str = "<!-- not run: ";
 
-/// One fenced block.
 struct Block {
     page: PathBuf,
     line: usize,
@@ -34,7 +32,7 @@ fn repository() -> &'static Path {
         .expect("the repository")
 }
 
-/// The Markdown pages beneath `folder`, without what builds leave there.
+/// The Markdown pages beneath `folder`, without build outputs.
 fn pages(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).expect("a folder") {
@@ -126,9 +124,9 @@ fn write_colmap(transforms: &Value, folder: &Path) {
     fs::write(folder.join("images.txt"), images).expect("room");
 }
 
-/// A folder with all that blocks name: `chair.glb`, `chair/`, `scan.ply` and `colmap/`.
+/// A folder with everything that blocks name: `chair.glb`, `chair/`, `scan.ply` and `colmap/`.
 fn prepared() -> Bench {
-    let bench = Bench::real(SABOTEUR);
+    let bench = Bench::real();
     let spot = repository().join("tests/data/spot");
     let at = |name: &str| bench.path(name);
     for folder in ["chair/train", "colmap/images", "colmap/sparse/0"] {
@@ -146,28 +144,13 @@ fn prepared() -> Bench {
     let transforms = serde_json::from_slice(&transforms).expect("JSON");
     write_colmap(&transforms, &at("colmap/sparse/0"));
     let mut command = bench.kiln();
-    command.args([
-        "bake",
-        "chair.glb",
-        "--views",
-        "chair",
-        "-o",
-        "scan.ply",
-        "--quiet",
-    ]);
-    command.args([
-        "--quality",
-        "draft",
-        "--texture-size",
-        "256",
-        "--device",
-        "cpu",
-    ]);
+    command.args(words("bake chair.glb --views chair -o scan.ply --quiet"));
+    command.args(words("--quality draft --texture-size 256 --device cpu"));
     assert!(command.status().expect("kiln runs").success());
     bench
 }
 
-/// Runs a block in a copy of the folder of `bench`, so that no block meets what another left.
+/// Runs a block in a copy of `bench`'s folder, so that blocks do not affect each other.
 fn run(bench: &Bench, block: &Block) -> Result<(), String> {
     let folder = tempfile::tempdir().expect("a folder");
     let mut copy = Command::new("cp");
@@ -175,9 +158,12 @@ fn run(bench: &Bench, block: &Block) -> Result<(), String> {
     assert!(copy.status().expect("cp runs").success());
     let log = folder.path().join("log.txt");
     let output = File::create(&log).expect("room");
-    let programs = Path::new(SABOTEUR).parent().expect("a build folder");
+    let programs = program("kiln");
     let path = std::env::var("PATH").expect("a PATH");
-    let path = format!("{}:{path}", programs.display());
+    let path = format!(
+        "{}:{path}",
+        programs.parent().expect("a build folder").display()
+    );
     let mut command = Command::new("bash");
     command
         .args(["-euo", "pipefail", "-c", &block.text])
@@ -193,7 +179,7 @@ fn run(bench: &Bench, block: &Block) -> Result<(), String> {
     let mut child = command.spawn().expect("bash runs");
     let group = Pid::from_raw(i32::try_from(child.id()).expect("a pid"));
     let status = child.wait().expect("bash ends");
-    // A block that fails half-way leaves its sidecar; else nobody is left in the group.
+    // A block that fails midway leaves its sidecar; otherwise the group is empty.
     match killpg(group, Signal::SIGKILL) {
         Ok(()) | Err(Errno::ESRCH) => {}
         Err(error) => panic!("the block's processes cannot be ended: {error}"),
@@ -224,7 +210,7 @@ fn every_command_block_of_the_pages_runs() {
         .filter_map(|block| run(&bench, block).err())
         .collect();
     assert!(failed.is_empty(), "{}", failed.join("\n"));
-    // A page whose blocks are no longer found would pass.
+    // Otherwise a page whose blocks are no longer found would pass.
     assert!(
         ran.len() >= 6 && left.len() <= 4,
         "{} ran, {} did not",
@@ -256,7 +242,7 @@ fn a_block_is_found_with_its_reason_and_a_failing_one_is_told() {
             (9, "json", None, "{}\n"),
         ]
     );
-    let bench = Bench::real(SABOTEUR);
+    let bench = Bench::real();
     let bad = Block {
         page: repository().join("README.md"),
         line: 1,

@@ -1,50 +1,18 @@
-//! Cameras that are off, exposures that differ, a lens that bends: what the real programs make of them, and of views that have
-//! none of it. The small set's own test views, whose cameras are true, are held out by name and measure.
+//! Inaccurate cameras, unequal exposures and lens distortion in the real programs, and views without any of these. The
+//! small set's own test views, whose cameras are exact, are held out by name and measure the result.
 
 use std::f64::consts::PI;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use kiln_tests::{Bench, Run};
+use kiln_tests::ball::{display, light};
+use kiln_tests::picture::Picture;
+use kiln_tests::{Bench, number, read_json, sample};
 use serde_json::{Value, json};
 
-const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
+type Pixels = [[u8; 4]];
 
-type Pixels = Vec<[u8; 4]>;
-
-fn data(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("data/spot")
-        .join(name)
-}
-
-fn json(name: &str) -> Value {
-    serde_json::from_slice(&fs::read(data(name)).expect("in the repository")).expect("JSON")
-}
-
-fn read(path: &Path) -> (u32, u32, Pixels) {
-    let file = std::io::BufReader::new(fs::File::open(path).expect("a picture"));
-    let mut reader = png::Decoder::new(file).read_info().expect("a PNG");
-    let mut bytes = vec![0; reader.output_buffer_size().expect("small")];
-    let info = reader.next_frame(&mut bytes).expect("pixels");
-    assert_eq!(info.color_type, png::ColorType::Rgba);
-    let pixels = bytes[..info.buffer_size()]
-        .chunks_exact(4)
-        .map(|pixel| [pixel[0], pixel[1], pixel[2], pixel[3]]);
-    (info.width, info.height, pixels.collect())
-}
-
-fn write(path: &Path, width: u32, height: u32, pixels: &Pixels) {
-    let file = fs::File::create(path).expect("a new file");
-    let mut encoder = png::Encoder::new(file, width, height);
-    encoder.set_color(png::ColorType::Rgba);
-    let mut writer = encoder.write_header().expect("room");
-    writer
-        .write_image_data(pixels.as_flattened())
-        .expect("room");
-}
-
-/// The set in the folder `name` of the bench, with each training frame and its picture changed.
+/// The set in the bench's folder `name`, with each training frame and its picture modified.
 fn set(
     bench: &Bench,
     name: &str,
@@ -54,13 +22,15 @@ fn set(
     for part in ["train", "test"] {
         fs::create_dir_all(folder.join(part)).expect("a folder");
     }
-    let (mut train, test) = (json("transforms.json"), json("transforms_test.json"));
+    let [mut train, test] =
+        ["transforms.json", "transforms_test.json"].map(|name| read_json(&sample(name)));
     let mut frames = train["frames"].as_array().expect("frames").clone();
     for (number, frame) in frames.iter_mut().enumerate() {
         let file = frame["file_path"].as_str().expect("a name").to_owned();
-        let (width, height, mut pixels) = read(&data(&file));
-        change(number, frame, &mut pixels);
-        write(&folder.join(&file), width, height, &pixels);
+        let mut picture = Picture::read(&sample(&file));
+        assert_eq!(picture.colour, png::ColorType::Rgba);
+        change(number, frame, picture.bytes.as_chunks_mut().0);
+        picture.write(&folder.join(&file));
     }
     let mut names = Vec::new();
     for frame in test["frames"].as_array().expect("frames") {
@@ -73,7 +43,7 @@ fn set(
             frame[key] = json!(0);
         }
         let file = frame["file_path"].as_str().expect("a name").to_owned();
-        fs::copy(data(&file), folder.join(&file)).expect("a copy");
+        fs::copy(sample(&file), folder.join(&file)).expect("a copy");
         names.push(file);
         frames.push(frame);
     }
@@ -91,27 +61,21 @@ fn bake(bench: &Bench, views: &Path, more: &[&str]) -> (f64, Value, Vec<u8>) {
         false => &["--quality", "draft"],
     };
     let options = [quality, &["--texture-size", "512"]].concat();
-    let command = bench.bake_for_real(
-        &data("mesh_nouv.glb"),
-        views,
-        &[&options[..], more].concat(),
-    );
-    let outcome = Run::start(command).finish();
-    outcome.assert_code(0);
-    let report = outcome.one("done")["report"].clone();
-    let heldout = report["psnr"]["holdout_db"].as_f64().expect("measured");
-    let glb = fs::read(bench.path("out/out.glb")).expect("the result");
+    let more = [&options[..], more].concat();
+    let report = bench.baked(sample("mesh_nouv.glb"), views, &more).report();
+    let heldout = number(&report["psnr"]["holdout_db"]);
+    let glb = bench.bytes("out/out.glb").expect("the result");
     (heldout, report, glb)
 }
 
-/// Turns and shifts a camera by amounts that its number chooses: 0.2° and 0.2 % of 3.5 units, more or less.
+/// Rotates and shifts a camera by amounts that depend on its number: some 0.2° and 0.2 % of 3.5 units.
 fn nudge(number: usize, frame: &mut Value) {
     let at = |k: usize| (1.7 * number as f64 + 2.1 * k as f64).sin();
     let turn = [0, 1, 2].map(|k| 0.2 / 180.0 * PI * 1.4 * at(k));
     let mut matrix: Vec<Vec<f64>> =
         serde_json::from_value(frame["transform_matrix"].clone()).expect("a matrix");
     for row in matrix.iter_mut().take(3) {
-        // Small, so that first order is a rotation up to what the file's rounding allows.
+        // Small angles: to first order a rotation, within the file's rounding.
         let [x, y, z] = [row[0], row[1], row[2]];
         row[0] = x + y * turn[2] - z * turn[1];
         row[1] = y + z * turn[0] - x * turn[2];
@@ -123,33 +87,19 @@ fn nudge(number: usize, frame: &mut Value) {
     frame["transform_matrix"] = json!(matrix);
 }
 
-/// Multiplies the light of a picture.
+/// Scales a picture's light.
 fn expose(pixels: &mut Pixels, gain: f64) {
-    let decode = |x: f64| {
-        if x <= 0.040_45 {
-            x / 12.92
-        } else {
-            ((x + 0.055) / 1.055).powf(2.4)
-        }
-    };
-    let encode = |x: f64| {
-        if x <= 0.003_130_8 {
-            x * 12.92
-        } else {
-            1.055 * x.powf(1.0 / 2.4) - 0.055
-        }
-    };
     for pixel in pixels {
         for channel in &mut pixel[..3] {
-            let light = gain * decode(f64::from(*channel) / 255.0);
-            *channel = (encode(light.min(1.0)) * 255.0).round() as u8;
+            let exposed = gain * light(f64::from(*channel) / 255.0);
+            *channel = (display(exposed.min(1.0)) * 255.0).round() as u8;
         }
     }
 }
 
 #[test]
 fn noisy_cameras_and_exposures_are_mended() {
-    let bench = Bench::real(SABOTEUR);
+    let bench = Bench::real();
     let clean = set(&bench, "clean", |_, _, _| ());
     let noisy = set(&bench, "noisy", |number, frame, pixels| {
         nudge(number, frame);
@@ -166,7 +116,7 @@ fn noisy_cameras_and_exposures_are_mended() {
         given < best - 8.0,
         "the noise costs something: {best} dB, {given} dB"
     );
-    // 43.7 of 49.0 dB: bright pixels are saturated where the exposure was long, and the factor of all exposures is open.
+    // 43.7 of 49.0 dB: long exposures saturate bright pixels, and the common factor of all exposures is undetermined.
     assert!(
         mended > given + 8.0 && mended > best - 6.5,
         "{best} dB without noise, {given} dB with it, {mended} dB mended: {refinement:#}"
@@ -186,7 +136,7 @@ fn noisy_cameras_and_exposures_are_mended() {
     assert!(first == again, "the same bytes each time");
 }
 
-/// Each view of the fit that the contact sheet shows: its PSNR by the sheet, and by the fit, which has none of vertex colours.
+/// For each fitted view on the contact sheet, its PSNR by the sheet and by the fit. Also returns the report.
 fn shown(bench: &Bench, views: &Path, more: &[&str]) -> (Vec<[f64; 2]>, Value) {
     let sheet = bench.path("out/sheet.png");
     let options = ["--preview", sheet.to_str().expect("text")];
@@ -198,9 +148,9 @@ fn shown(bench: &Bench, views: &Path, more: &[&str]) -> (Vec<[f64; 2]>, Value) {
         let fit = fits.iter().find(|fit| fit["view"] == row["view"]);
         let fit = fit.expect("a view of the fit");
         // The sheet leaves the pixels at the outline out.
-        let pixels = [row, fit].map(|of| of["pixels"].as_f64().expect("a count"));
+        let pixels = [row, fit].map(|of| number(&of["pixels"]));
         assert!(pixels[0] > 0.8 * pixels[1], "{row} {fit}");
-        [row, fit].map(|of| of["psnr_db"].as_f64().expect("a number"))
+        [row, fit].map(|of| number(&of["psnr_db"]))
     });
     let both: Vec<[f64; 2]> = both.collect();
     assert_eq!(both.len(), 3, "three rows of the fit");
@@ -209,10 +159,10 @@ fn shown(bench: &Bench, views: &Path, more: &[&str]) -> (Vec<[f64; 2]>, Value) {
 
 #[test]
 fn the_sheet_shows_views_by_the_cameras_and_exposures_that_the_fit_ended_with() {
-    let bench = Bench::real(SABOTEUR);
+    let bench = Bench::real();
     let noisy = set(&bench, "noisy", |number, frame, pixels| {
         nudge(number, frame);
-        // Nothing is saturated, which the fit counts otherwise than the sheet.
+        // No saturation, which the fit treats otherwise than the sheet.
         expose(
             pixels,
             0.8 * (0.14 * (2.6 * number as f64 + 0.4).sin()).exp(),
@@ -226,10 +176,10 @@ fn the_sheet_shows_views_by_the_cameras_and_exposures_that_the_fit_ended_with() 
     };
     let (mended, report) = shown(&bench, &noisy, &standard);
     assert_eq!(report["bake"]["refinement"]["exposure"], "evened");
-    // 55.7-57.8 dB by the sheet, 55.4-56.8 by the fit; 17-20 by the cameras as given.
+    // 55.7-57.8 dB by the sheet, 55.4-56.8 by the fit; 17-20 with the cameras as given.
     agree(&mended);
     assert!(mended.iter().all(|[sheet, _]| *sheet > 50.0), "{mended:?}");
-    // Where nothing is moved, it is drawn as given.
+    // Without refinement it is drawn as given.
     let (given, _) = shown(
         &bench,
         &noisy,
@@ -241,7 +191,7 @@ fn the_sheet_shows_views_by_the_cameras_and_exposures_that_the_fit_ended_with() 
     let (clean, report) = shown(&bench, &clean, &standard);
     assert_eq!(report["bake"]["refinement"]["cameras_moved"], 0);
     assert!(clean.iter().all(|[sheet, _]| *sheet > 50.0), "{clean:?}");
-    // Colours of vertices are too coarse to gain more than 2.4-2.9 dB.
+    // Vertex colours are too coarse to gain more than 2.4-2.9 dB.
     let coloured = "--vertex-colours";
     let (mended, _) = shown(&bench, &noisy, &[coloured]);
     let (given, _) = shown(&bench, &noisy, &[coloured, "--refine", "off"]);
@@ -254,7 +204,7 @@ fn the_sheet_shows_views_by_the_cameras_and_exposures_that_the_fit_ended_with() 
 
 #[test]
 fn clean_views_give_the_same_bytes_as_if_nobody_had_looked() {
-    let bench = Bench::real(SABOTEUR);
+    let bench = Bench::real();
     let clean = set(&bench, "clean", |_, _, _| ());
     let (_, _, off) = bake(&bench, &clean, &["--refine", "off"]);
     let (_, report, auto) = bake(&bench, &clean, &["--refine", "auto"]);
@@ -272,7 +222,7 @@ fn clean_views_give_the_same_bytes_as_if_nobody_had_looked() {
 
 #[test]
 fn views_without_alpha_keep_their_cameras_and_say_why() {
-    let bench = Bench::real(SABOTEUR);
+    let bench = Bench::real();
     let opaque = set(&bench, "opaque", |number, frame, pixels| {
         nudge(number, frame);
         pixels.iter_mut().for_each(|pixel| pixel[3] = 255);
@@ -291,10 +241,9 @@ fn views_without_alpha_keep_their_cameras_and_say_why() {
 fn a_lens_that_bends_is_undone() {
     const K1: f64 = -0.35;
     const P1: f64 = 0.004;
-    let bench = Bench::real(SABOTEUR);
-    let train = json("transforms.json");
-    let number = |key: &str| train[key].as_f64().expect("a number");
-    let (focal, centre) = (number("fl_x"), number("cx"));
+    let bench = Bench::real();
+    let train = read_json(&sample("transforms.json"));
+    let (focal, centre) = (number(&train["fl_x"]), number(&train["cx"]));
     let distort = |[x, y]: [f64; 2]| {
         let squared = x * x + y * y;
         let radial = 1.0 + K1 * squared;
@@ -305,10 +254,10 @@ fn a_lens_that_bends_is_undone() {
     };
     let bent = set(&bench, "bent", |_, frame, pixels| {
         let width = 256;
-        let straight = pixels.clone();
+        let straight = pixels.to_vec();
         for (at, pixel) in pixels.iter_mut().enumerate() {
             let lands = [at % width, at / width].map(|k| (k as f64 + 0.5 - centre) / focal);
-            // The ray that lands here, by fixed-point iteration.
+            // The ray of this pixel, by fixed-point iteration.
             let mut ray = lands;
             for _ in 0..60 {
                 let found = distort(ray);
@@ -319,8 +268,8 @@ fn a_lens_that_bends_is_undone() {
         (frame["k1"], frame["p1"]) = (json!(K1), json!(P1));
     });
     let ignored = set(&bench, "ignored", |number, frame, pixels| {
-        let (_, _, same) = read(&bench.path(&format!("bent/train/r_{number:03}.png")));
-        *pixels = same;
+        let bent = Picture::read(&bench.path(&format!("bent/train/r_{number:03}.png")));
+        pixels.copy_from_slice(bent.bytes.as_chunks().0);
         frame["k1"] = json!(0);
     });
     let (undone, ..) = bake(&bench, &bent, &["--refine", "off"]);
@@ -331,7 +280,7 @@ fn a_lens_that_bends_is_undone() {
     );
 }
 
-/// The picture between its pixels, premultiplied.
+/// Samples the picture bilinearly, premultiplied.
 fn bilinear(pixels: &Pixels, width: usize, at: [f64; 2]) -> [u8; 4] {
     let height = pixels.len() / width;
     let [x, y] = at.map(|x| x - 0.5);

@@ -1,29 +1,27 @@
-//! Jobs that cannot begin: each leaves the report that it was asked for, in place of an older one and of nothing else.
+//! Jobs that cannot start write the requested report, over an older one but over nothing else.
 
 use std::fs;
 
 use kiln_tests::fault::{Fault, Plan, Step};
 use kiln_tests::host::after;
-use kiln_tests::{Bench, Outcome, Run};
+use kiln_tests::{Bench, Outcome, Run, read_json, words};
 use nix::sys::signal::Signal;
 use proto::message::Role;
 use serde_json::{Value, json};
 
-const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
 /// As every report begins.
 const OLD: &str = "{\n  \"schema\": 1,\n  \"outcome\": \"done\"\n}\n";
 const REPORT: [&str; 2] = ["--report", "out/report.json"];
 
 fn bench() -> Bench {
-    Bench::new(SABOTEUR, &Plan::healthy())
+    Bench::new(&Plan::healthy())
 }
 
 fn report(bench: &Bench, name: &str) -> Value {
-    let bytes = fs::read(bench.path(name)).expect("a report");
-    serde_json::from_slice(&bytes).expect("JSON")
+    read_json(&bench.path(name))
 }
 
-/// The report of a job whose error is `told`, or one like it of a list.
+/// Asserts that the report has the error `told`, or one like it for a job of a list.
 fn assert_told(report: &Value, told: &Value) {
     assert_eq!(report["schema"], 1);
     assert_eq!(report["outcome"], "failed");
@@ -41,7 +39,7 @@ fn list(bench: &Bench, jobs: &Value) -> Run {
     Run::start(kiln)
 }
 
-/// A job of a list; its report is an old one.
+/// A job of a list; its report exists already.
 fn job(bench: &Bench, name: &str) -> Value {
     let report = format!("out/{name}.json");
     fs::write(bench.path(&report), OLD).expect("room");
@@ -57,36 +55,20 @@ fn a_job_that_cannot_begin_leaves_the_report_of_one_that_failed() {
     let bake = |mesh: &str, views: &str, more: &[&str]| {
         let mut kiln = bench.kiln();
         kiln.args(["bake", "--json", mesh, "--views", views]);
-        Run::start({
-            kiln.args(more).args(REPORT);
-            kiln
-        })
-        .finish()
+        kiln.args(more).args(REPORT);
+        Run::start(kiln).finish()
     };
-    let output = ["-o", "out/out.glb"];
     for (mesh, views, more, code) in [
-        ("no.glb", ".", &output[..], 66),
-        ("mesh.glb", "no.json", &output, 66),
-        ("mesh.glb", ".", &["-o", "nowhere/out.glb"], 73),
-        ("mesh.glb", ".", &["-o", "out/out.glb", "--maps", "no"], 73),
-        ("mesh.glb", ".", &["-o", "mesh.glb"], 64),
+        ("no.glb", ".", "-o out/out.glb", 66),
+        ("mesh.glb", "no.json", "-o out/out.glb", 66),
+        ("mesh.glb", ".", "-o nowhere/out.glb", 73),
+        ("mesh.glb", ".", "-o out/out.glb --maps no", 73),
+        ("mesh.glb", ".", "-o mesh.glb", 64),
+        ("mesh.glb", ".", "-o out/out.ply --compress meshopt", 64),
         (
             "mesh.glb",
             ".",
-            &["-o", "out/out.ply", "--compress", "meshopt"],
-            64,
-        ),
-        (
-            "mesh.glb",
-            ".",
-            &[
-                "-o",
-                "out/out.glb",
-                "--pages",
-                "4",
-                "--texture-size",
-                "8192",
-            ],
+            "-o out/out.glb --pages 4 --texture-size 8192",
             64,
         ),
     ] {
@@ -95,7 +77,8 @@ fn a_job_that_cannot_begin_leaves_the_report_of_one_that_failed() {
                 Some(text) => fs::write(bench.path("out/report.json"), text).expect("room"),
                 None => drop(fs::remove_file(bench.path("out/report.json"))),
             }
-            let outcome = bake(mesh, views, more);
+            let more = words(more);
+            let outcome = bake(mesh, views, &more);
             outcome.assert_code(code);
             let report = report(&bench, "out/report.json");
             assert_told(&report, outcome.one("error"));
@@ -119,7 +102,7 @@ fn flags_that_do_not_parse_make_no_job_and_leave_no_report() {
     bench.assert_clean(&[]);
 }
 
-/// Runs a bake that is refused with `code`, whose report has no place: one line tells all.
+/// Runs a bake that is refused with `code` and whose report cannot be written: one line tells all.
 fn assert_untouched(bench: &Bench, arguments: &[&str], code: i32) {
     let mut kiln = bench.kiln();
     kiln.arg("bake").args(arguments);
@@ -132,7 +115,7 @@ fn assert_untouched(bench: &Bench, arguments: &[&str], code: i32) {
 #[test]
 fn a_report_takes_no_place_that_is_another_files() {
     let bench = bench();
-    // Files that look as if they might be replaced: an older report is one that begins like it, or has nothing in it.
+    // Files that look replaceable: an older report begins like one, or is empty.
     for name in ["mesh.glb", "transforms.json"] {
         fs::write(bench.path(name), "").expect("room");
     }
@@ -197,7 +180,7 @@ fn a_list_that_cannot_begin_leaves_the_reports_of_its_jobs() {
         assert_told(&report, told);
         assert_eq!(report["options"]["output"], format!("out/{name}.glb"));
     }
-    // A job whose flags do not parse is none. Two that want one place for their reports have neither.
+    // A job whose flags do not parse does not count. Two jobs with one report path write neither report.
     let mut typo = job(&bench, "b");
     typo["qualty"] = "draft".into();
     let mut twin = job(&bench, "c");
@@ -218,7 +201,7 @@ fn a_list_that_cannot_begin_leaves_the_reports_of_its_jobs() {
 #[test]
 fn a_job_of_a_list_that_never_had_its_turn_leaves_its_report() {
     let plan = Plan::always(Role::Prepare, Step::Work, Fault::Stall);
-    let bench = Bench::new(SABOTEUR, &plan);
+    let bench = Bench::new(&plan);
     let mut run = list(&bench, &json!([job(&bench, "a"), job(&bench, "b")]));
     run.wait_progress("prepare");
     run.send(Signal::SIGTERM);

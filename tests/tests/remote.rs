@@ -1,19 +1,17 @@
-//! `kiln submit`, `wait`, `fetch`, … against a real `kiln serve`: what they print, leave and exit with is what `kiln bake` does.
+//! `kiln submit`, `wait`, `fetch`, … against a real `kiln serve`: output, files and exit codes are as with `kiln bake`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
 use std::sync::LazyLock;
 
 use kiln_tests::errand::{assert_refused, kiln, start, submit, submitted};
 use kiln_tests::fault::{Fault, Plan, Step};
 use kiln_tests::sidecar::{Sidecar, sha256};
-use kiln_tests::{Bench, Run, made, names_in, sphere};
+use kiln_tests::{Bench, Run, made, names_in, read_json};
 use nix::sys::signal::Signal;
 use proto::message::{Code, Role};
 use serde_json::{Value, json};
 
-const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
 /// What a healthy saboteur makes beside a contact sheet.
 static SHOWN: LazyLock<Vec<u8>> = LazyLock::new(|| made::model(&[], &[0, 1, 2]));
 /// What it makes alone.
@@ -21,7 +19,7 @@ static RESULT: LazyLock<Vec<u8>> = LazyLock::new(|| made::model(&[], &[]));
 
 #[test]
 fn a_job_is_submitted_waited_for_and_fetched() {
-    let bench = Bench::new(SABOTEUR, &Plan::healthy());
+    let bench = Bench::new(&Plan::healthy());
     let sidecar = Sidecar::start(&bench, &[]);
     let id = submitted(&bench, &["--name", "chair", "--with-preview", "-q"]);
     let waited = kiln(&bench, &["wait", &id, "-o", "out/a.glb"]);
@@ -29,16 +27,16 @@ fn a_job_is_submitted_waited_for_and_fetched() {
     assert_eq!(waited.stdout, ["out/a.glb"], "standard output is the path");
     assert!(waited.stderr.contains("PSNR 42.0 dB"), "{}", waited.stderr);
     assert!(waited.stderr.contains("Bake done in"), "{}", waited.stderr);
-    assert_eq!(fs::read(bench.path("out/a.glb")).expect("there"), *SHOWN);
+    assert_eq!(bench.bytes("out/a.glb").expect("there"), *SHOWN);
 
-    // The same by `latest` and by the beginning of the id, in pieces and all.
+    // The same by `latest` and by the start of the id, in pieces and all.
     kiln(&bench, &["fetch", "latest", "-o", "out/b.glb"]).assert_code(0);
     kiln(&bench, &["fetch", &id[..20], "-o", "out"]).assert_code(0);
     assert_eq!(
         names_in(&bench.path("out")),
         ["a.glb", "b.glb", "model.glb", "preview.png", "report.json"]
     );
-    assert_eq!(fs::read(bench.path("out/b.glb")).expect("there"), *SHOWN);
+    assert_eq!(bench.bytes("out/b.glb").expect("there"), *SHOWN);
     let named = kiln(&bench, &["fetch", &id, "model.glb", "-o", "out", "--json"]);
     let sum = sha256(&SHOWN);
     assert_eq!(named.one("fetched")["sha256"], sum.as_str());
@@ -84,7 +82,7 @@ fn a_job_is_submitted_waited_for_and_fetched() {
             .stdout
             .is_empty()
     );
-    // Ids of one minute begin alike.
+    // Ids of one minute share their beginning.
     assert_refused(&kiln(&bench, &["status", &id[..4]]), 64, "2 jobs");
     assert_refused(&kiln(&bench, &["status", "ffff"]), 66, "ffff");
     let unknown = "f".repeat(32);
@@ -123,13 +121,13 @@ fn waiting_ends_as_a_bake_of_ones_own_does() {
             124,
         ),
     ] {
-        let bench = Bench::new(SABOTEUR, &plan);
+        let bench = Bench::new(&plan);
         let files = ["--report", "out/report.json", "--preview", "out/sheet.png"];
         let more = [&files, more.as_slice()].concat();
         let own = bench.run(&[&more[..], &["--crash-folder", "none"]].concat());
         own.assert_code(code);
         let (own_names, own_glb) = (bench.outputs(), fs::read(bench.path("out/out.glb")).ok());
-        let own_report = report(&bench);
+        let (own_report, own_attempts) = (report(&bench), own.attempts("bake"));
         for name in &own_names {
             fs::remove_file(bench.path("out").join(name)).expect("there");
         }
@@ -148,39 +146,25 @@ fn waiting_ends_as_a_bake_of_ones_own_does() {
         ] {
             assert_eq!(last[key], own[key], "{key} of {last:#}");
         }
-        assert_eq!(outcome.attempts("bake"), attempts(own, "bake"), "{plan:?}");
+        assert_eq!(outcome.attempts("bake"), own_attempts, "{plan:?}");
         let report = report(&bench);
         for key in ["schema", "kiln", "outcome", "options", "files", "psnr"] {
             assert_eq!(report[key], own_report[key], "{key} of {plan:?}");
         }
-        // Waiting for it again ends as the first time.
+        // Waiting again ends the same way.
         kiln(&bench, &["wait", "latest", "-q"]).assert_code(code);
         drop(sidecar);
     }
 }
 
 fn report(bench: &Bench) -> Value {
-    let text = fs::read(bench.path("out/report.json")).expect("a report");
-    serde_json::from_slice(&text).expect("JSON")
-}
-
-fn attempts(last: &Value, role: &str) -> Vec<(String, String)> {
-    let attempts = match last["event"] == "done" {
-        true => &last["report"]["attempts"],
-        false => &last["attempts"],
-    };
-    let text = |value: &Value| value.as_str().unwrap_or("none").to_owned();
-    let attempts = attempts.as_array().expect("attempts").iter();
-    attempts
-        .filter(|attempt| attempt["role"] == role)
-        .map(|attempt| (text(&attempt["ended"]), text(&attempt["class"])))
-        .collect()
+    read_json(&bench.path("out/report.json"))
 }
 
 #[test]
 fn what_is_wrong_here_is_told_before_the_sidecar_is_asked() {
     // There is no sidecar at all.
-    let bench = Bench::new(SABOTEUR, &Plan::healthy());
+    let bench = Bench::new(&Plan::healthy());
     let views = ["--views", "transforms.json"];
     let of = |mesh, more: &[&str]| kiln(&bench, &[&["submit", mesh], &views[..], more].concat());
     assert_refused(&of("no.glb", &[]), 66, "the mesh no.glb");
@@ -224,10 +208,7 @@ fn what_is_wrong_here_is_told_before_the_sidecar_is_asked() {
 
 #[test]
 fn a_wait_that_is_over_or_interrupted_leaves_the_job_alone() {
-    let bench = Bench::new(
-        SABOTEUR,
-        &Plan::always(Role::Bake, Step::Work, Fault::Stall),
-    );
+    let bench = Bench::new(&Plan::always(Role::Bake, Step::Work, Fault::Stall));
     let _sidecar = Sidecar::start(&bench, &["--stall-timeout", "100"]);
     let id = submitted(&bench, &["-q"]);
     let outcome = kiln(&bench, &["wait", &id, "--timeout", "0.2", "-q"]);
@@ -261,8 +242,7 @@ fn a_wait_that_is_over_or_interrupted_leaves_the_job_alone() {
 
 #[test]
 fn a_missing_picture_and_a_broken_mesh_are_told_as_by_kiln_bake() {
-    let bench = Bench::real(SABOTEUR);
-    sphere::write(&bench.path(""));
+    let bench = Bench::sphere();
     fs::write(bench.path("broken.glb"), b"glTF nothing").expect("room");
     fs::create_dir(bench.path("gap")).expect("room");
     fs::copy(
@@ -272,11 +252,7 @@ fn a_missing_picture_and_a_broken_mesh_are_told_as_by_kiln_bake() {
     .expect("room");
     let _sidecar = Sidecar::start(&bench, &[]);
     for (mesh, views) in [("broken.glb", "."), ("mesh.obj", "gap")] {
-        let own = bench.bake_for_people(
-            Path::new(mesh),
-            Path::new(views),
-            &["--insecure-no-sandbox", "-q"],
-        );
+        let own = bench.bake_for_people(mesh, views, &["--insecure-no-sandbox", "-q"]);
         let own = Run::start(own).finish();
         own.assert_code(65);
         let arguments = [
@@ -299,7 +275,7 @@ fn a_missing_picture_and_a_broken_mesh_are_told_as_by_kiln_bake() {
 
 #[test]
 fn the_same_key_is_the_same_job() {
-    let bench = Bench::new(SABOTEUR, &Plan::healthy());
+    let bench = Bench::new(&Plan::healthy());
     let _sidecar = Sidecar::start(&bench, &[]);
     let first = submitted(&bench, &["--key", "k", "-q"]);
     assert_eq!(submitted(&bench, &["--key", "k", "-q"]), first);
@@ -310,7 +286,7 @@ fn the_same_key_is_the_same_job() {
 
 #[test]
 fn by_tcp_with_the_token_and_not_without() {
-    let bench = Bench::new(SABOTEUR, &Plan::healthy());
+    let bench = Bench::new(&Plan::healthy());
     for (name, text) in [("token", "0123456789abcdef"), ("wrong", "fedcba9876543210")] {
         fs::write(bench.path(name), text).expect("room");
         let owner = fs::Permissions::from_mode(0o600);
@@ -328,6 +304,6 @@ fn by_tcp_with_the_token_and_not_without() {
     };
     let wait = ["--wait", "-o", "out/out.glb", "-q"];
     with(submit(&wait), "token").assert_code(0);
-    assert_eq!(fs::read(bench.path("out/out.glb")).expect("there"), *RESULT);
+    assert_eq!(bench.bytes("out/out.glb").expect("there"), *RESULT);
     assert_refused(&with(vec!["list"], "wrong"), 77, "token");
 }

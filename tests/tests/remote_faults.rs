@@ -1,28 +1,23 @@
-//! `kiln submit`, `wait` and `fetch` while the sidecar dies, is full, is cut off or lies.
+//! `kiln submit`, `wait` and `fetch` while the sidecar dies, is full, is unreachable or lies.
 
 use std::fs;
-use std::path::Path;
 use std::sync::LazyLock;
 
 use kiln_tests::errand::{assert_refused, kiln, start, start_at, submit, submitted};
 use kiln_tests::fault::{Fault, Plan, Step};
 use kiln_tests::relay::{self, Relay};
 use kiln_tests::sidecar::{Sidecar, sha256};
-use kiln_tests::{Bench, Run, made, sphere};
+use kiln_tests::{Bench, made, words};
 use nix::sys::signal::Signal;
 use proto::message::Role;
 use serde_json::json;
 
-const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
 /// What a healthy saboteur makes.
 static RESULT: LazyLock<Vec<u8>> = LazyLock::new(|| made::model(&[], &[]));
 
 #[test]
 fn a_wait_outlives_kill_9_of_the_sidecar() {
-    let bench = Bench::new(
-        SABOTEUR,
-        &Plan::always(Role::Bake, Step::Work, Fault::Stall),
-    );
+    let bench = Bench::new(&Plan::always(Role::Bake, Step::Work, Fault::Stall));
     let sidecar = Sidecar::start(&bench, &["--stall-timeout", "100"]);
     let id = submitted(&bench, &["-q"]);
     let mut waiting = start(&bench, &["wait", &id, "-o", "out/out.glb", "--json"]);
@@ -32,17 +27,14 @@ fn a_wait_outlives_kill_9_of_the_sidecar() {
     let _next = Sidecar::start(&bench, &[]);
     let outcome = waiting.finish();
     outcome.assert_code(0);
-    assert_eq!(fs::read(bench.path("out/out.glb")).expect("there"), *RESULT);
+    assert_eq!(bench.bytes("out/out.glb").expect("there"), *RESULT);
     let done = outcome.one("done");
     assert_eq!(done["output"], "out/out.glb");
 }
 
 #[test]
 fn a_sidecar_that_stays_away_is_not_waited_for_without_end() {
-    let bench = Bench::new(
-        SABOTEUR,
-        &Plan::always(Role::Bake, Step::Work, Fault::Stall),
-    );
+    let bench = Bench::new(&Plan::always(Role::Bake, Step::Work, Fault::Stall));
     let sidecar = Sidecar::start(&bench, &["--stall-timeout", "100"]);
     let id = submitted(&bench, &["-q"]);
     let mut waiting = start(&bench, &["wait", &id, "--patience", "1", "--json"]);
@@ -53,11 +45,10 @@ fn a_sidecar_that_stays_away_is_not_waited_for_without_end() {
 
 #[test]
 fn a_connection_that_is_cut_loses_and_doubles_nothing() {
-    let bench = Bench::real(SABOTEUR);
-    sphere::write(&bench.path(""));
+    let bench = Bench::sphere();
     // More than one read of the sidecar's.
     let large = vec![b'#'; 3 << 20];
-    let mesh = fs::read(bench.path("mesh.obj")).expect("there");
+    let mesh = bench.bytes("mesh.obj").expect("there");
     fs::write(bench.path("mesh.obj"), [mesh, large].concat()).expect("room");
     let sidecar = Sidecar::start(&bench, &[]);
     let socket = bench.path("relay.sock");
@@ -72,23 +63,8 @@ fn a_connection_that_is_cut_loses_and_doubles_nothing() {
             _ => relay::Cut::Never,
         },
     );
-    let flags = [
-        "--quality",
-        "draft",
-        "--device",
-        "cpu",
-        "--texture-size",
-        "256",
-    ];
-    let arguments = [
-        "submit",
-        "mesh.obj",
-        "--views",
-        ".",
-        "--wait",
-        "-o",
-        "out/out.glb",
-    ];
+    let flags = words("--quality draft --device cpu --texture-size 256");
+    let arguments = words("submit mesh.obj --views . --wait -o out/out.glb");
     let outcome = start_at(&bench, &socket, &[&arguments[..], &flags].concat()).finish();
     outcome.assert_code(0);
     let seen = relay.seen();
@@ -111,14 +87,13 @@ fn a_connection_that_is_cut_loses_and_doubles_nothing() {
     let fetched = seen.iter().filter(|line| line.contains("/artifacts/"));
     assert_eq!(fetched.count(), 2, "the rest by a range: {seen:#?}");
     // The real worker, and not through a sidecar.
-    let own = bench.bake_for_real(Path::new("mesh.obj"), Path::new("."), &flags);
-    let remote = fs::read(bench.path("out/out.glb")).expect("there");
-    Run::start(own).finish().assert_code(0);
-    let own = fs::read(bench.path("out/out.glb")).expect("there");
+    let remote = bench.bytes("out/out.glb").expect("there");
+    bench.baked("mesh.obj", ".", &flags).assert_code(0);
+    let own = bench.bytes("out/out.glb").expect("there");
     assert!(own == remote, "the same bytes as kiln bake");
     assert!(own.len() > 1000, "it was cut within");
 
-    // What is there already is not sent again, and the sidecar may read it itself.
+    // Stored uploads are not sent again, and the sidecar may read files itself.
     let again = kiln(&bench, &[&arguments[..4], &flags].concat());
     assert!(
         again
@@ -130,7 +105,7 @@ fn a_connection_that_is_cut_loses_and_doubles_nothing() {
     let more = ["--by-path", "--wait", "-o", "out/path.glb"];
     let by_path = kiln(&bench, &[&arguments[..4], &flags, &more].concat());
     by_path.assert_code(0);
-    assert!(fs::read(bench.path("out/path.glb")).expect("there") == own);
+    assert!(bench.bytes("out/path.glb").expect("there") == own);
     let outside = tempfile::tempdir().expect("a folder");
     let mesh = outside.path().join("mesh.obj");
     fs::copy(bench.path("mesh.obj"), &mesh).expect("room");
@@ -146,15 +121,8 @@ fn a_connection_that_is_cut_loses_and_doubles_nothing() {
 #[test]
 fn a_full_queue_is_told_with_75_or_waited_for() {
     let plan = Plan::always(Role::Bake, Step::Work, Fault::Stall);
-    let bench = Bench::new(SABOTEUR, &plan);
-    let limits = [
-        "--parallel",
-        "1",
-        "--queue-jobs",
-        "1",
-        "--stall-timeout",
-        "100",
-    ];
+    let bench = Bench::new(&plan);
+    let limits = words("--parallel 1 --queue-jobs 1 --stall-timeout 100");
     let _sidecar = Sidecar::start(&bench, &limits);
     let first = submitted(&bench, &["-q"]);
     let mut waiting = start(&bench, &["wait", &first, "--json"]);
@@ -169,7 +137,7 @@ fn a_full_queue_is_told_with_75_or_waited_for() {
         (&line["code"], &line["retry_after_s"]),
         (&json!("queue_full"), &json!(5))
     );
-    // Once it says that it waits, room is made.
+    // Once it reports waiting, space is freed.
     let socket = bench.path("relay.sock");
     let relay = Relay::start(&socket, &bench.path("run/kiln.sock"), |_, _| {
         relay::Cut::Never
@@ -190,7 +158,7 @@ fn a_full_queue_is_told_with_75_or_waited_for() {
 
 #[test]
 fn an_artifact_that_is_not_what_was_promised_is_refused() {
-    let bench = Bench::new(SABOTEUR, &Plan::healthy());
+    let bench = Bench::new(&Plan::healthy());
     let (whole, id) = (b"glTF, all of it".as_slice(), "0".repeat(32));
     let job = json!({
         "id": id, "name": "", "state": "succeeded", "progress": 1.0, "error": null, "spec": {},
@@ -252,7 +220,7 @@ fn an_artifact_that_is_not_what_was_promised_is_refused() {
         let outcome = start_at(&bench, &socket, &fetch).finish();
         if code == 0 {
             outcome.assert_code(0);
-            assert_eq!(fs::read(bench.path("out/out.glb")).expect("there"), whole);
+            assert_eq!(bench.bytes("out/out.glb").expect("there"), whole);
             fs::remove_file(bench.path("out/out.glb")).expect("there");
         } else {
             assert_refused(&outcome, code, words);

@@ -1,21 +1,21 @@
-//! Meshes that are broken, hollow, inside out or lying on their side, through the real programs: what is mended, and told.
+//! Broken, hollow, inside-out or tilted meshes: what is repaired, and what is reported.
 
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use kiln_tests::{Bench, Run, sphere};
+use kiln_tests::glb::Model;
+use kiln_tests::{Bench, number, words};
 use serde_json::{Value, json};
 
-const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
 const FLAGS: [&str; 4] = ["--weld", "--orient", "--remove-unseen", "--fill-holes"];
-/// Triangles of the sphere.
+/// Number of the sphere's triangles.
 const SPHERE: u64 = 512;
 
 type Points = Vec<[f32; 3]>;
 type Triangles = Vec<[usize; 3]>;
 
-/// The sphere's mesh, corners counted from 0.
+/// The sphere's mesh, with 0-based indices.
 fn read(bench: &Bench) -> (Points, Triangles) {
     let text = fs::read_to_string(bench.path("mesh.obj")).expect("a mesh");
     let (mut points, mut triangles) = (Vec::new(), Vec::new());
@@ -46,7 +46,7 @@ fn write(bench: &Bench, (points, triangles): &(Points, Triangles)) -> PathBuf {
     path
 }
 
-/// A sphere inside the sphere; of the outer one, ten triangles are missing in five places and every seventh is turned.
+/// A sphere in a sphere. The outer one lacks ten triangles in five places, and every seventh is flipped.
 fn broken(bench: &Bench) -> PathBuf {
     let (mut points, mut triangles) = read(bench);
     let count = points.len();
@@ -74,31 +74,24 @@ fn broken(bench: &Bench) -> PathBuf {
 }
 
 fn bake(bench: &Bench, mesh: &Path, more: &[&str]) -> (Value, Vec<u8>) {
-    let options = ["--quality", "draft", "--texture-size", "256"];
-    let views = bench.path("transforms.json");
-    let command = bench.bake_for_real(mesh, &views, &[&options[..], more].concat());
-    let outcome = Run::start(command).finish();
-    outcome.assert_code(0);
-    let report = outcome.one("done")["report"].clone();
+    let all = words("--quality draft --texture-size 256");
+    let outcome = bench.baked(mesh, "transforms.json", &[&all, more].concat());
     (
-        report,
-        fs::read(bench.path("out/out.glb")).expect("the result"),
+        outcome.report(),
+        bench.bytes("out/out.glb").expect("the result"),
     )
 }
 
 /// Least and largest coordinates of the result.
-fn bounds(glb: &[u8]) -> [Vec<f64>; 2] {
-    let length = u32::from_le_bytes(glb[12..16].try_into().expect("four bytes")) as usize;
-    let json: Value = serde_json::from_slice(&glb[20..20 + length]).expect("JSON");
-    let number = json["meshes"][0]["primitives"][0]["attributes"]["POSITION"].as_u64();
-    let accessor = &json["accessors"][number.expect("positions") as usize];
+fn bounds(bench: &Bench) -> [Vec<f64>; 2] {
+    let model = Model::open(&bench.path("out/out.glb"));
+    let accessor = model.accessor("POSITION").expect("positions");
     ["min", "max"].map(|key| serde_json::from_value(accessor[key].clone()).expect("bounds"))
 }
 
 #[test]
 fn a_broken_mesh_is_mended_on_request_alone_and_each_step_is_told() {
-    let bench = Bench::real(SABOTEUR);
-    sphere::write(&bench.path(""));
+    let bench = Bench::sphere();
     let mesh = broken(&bench);
 
     let (report, _) = bake(&bench, &mesh, &[]);
@@ -136,8 +129,7 @@ fn a_broken_mesh_is_mended_on_request_alone_and_each_step_is_told() {
 
 #[test]
 fn limits_are_obeyed_and_bad_ones_refused() {
-    let bench = Bench::real(SABOTEUR);
-    sphere::write(&bench.path(""));
+    let bench = Bench::sphere();
     let mesh = broken(&bench);
     let (report, _) = bake(&bench, &mesh, &["--fill-holes=0.000001"]);
     let step = &report["prepare"]["mesh"][0];
@@ -155,38 +147,33 @@ fn limits_are_obeyed_and_bad_ones_refused() {
         (&["--fill-holes=0"][..], "must be above 0"),
         (&["--fill-holes=big"], "must be above 0"),
         (&["--weld=0.5"], "must be above 0, and 0.01 at most"),
-        (&["--hole-edges", "2"], "3..=512"),
+        (&["--hole-edges", "2"], "must be from 3 to 512"),
         (&["--fill-holes", "--keep-uvs"], "cannot be used with"),
         (&["--up", "x"], "invalid value 'x'"),
     ] {
-        let views = bench.path("transforms.json");
-        let outcome = Run::start(bench.bake_for_real(&mesh, &views, flags)).finish();
-        outcome.assert_code(64);
-        let message = outcome.one("error")["message"].to_string();
+        let message = bench.baked(&mesh, "transforms.json", flags).refusal(64);
         assert!(message.contains(wanted), "{flags:?}: {message}");
     }
 }
 
 #[test]
 fn a_world_with_z_up_is_turned_whole() {
-    let bench = Bench::real(SABOTEUR);
-    sphere::write(&bench.path(""));
+    let bench = Bench::sphere();
     let upright = bench.path("mesh.obj");
-    let (given, glb) = bake(&bench, &upright, &[]);
+    let (given, _) = bake(&bench, &upright, &[]);
     // The sphere's poles are on its z axis, and its rings reach nowhere as far.
-    let [_, most] = bounds(&glb);
+    let [_, most] = bounds(&bench);
     assert!(
         most[2] == 1.0 && most[0] < 0.999 && most[1] < 0.999,
         "{most:?}"
     );
-    let (turned, glb) = bake(&bench, &upright, &["--up", "z"]);
-    let [_, most] = bounds(&glb);
+    let (turned, _) = bake(&bench, &upright, &["--up", "z"]);
+    let [_, most] = bounds(&bench);
     assert!(
         most[1] == 1.0 && most[0] < 0.999 && most[2] < 0.999,
         "{most:?}"
     );
     // Cameras went with it: the views are explained as well as before.
-    let [given, turned] =
-        [given, turned].map(|report| report["psnr"]["train_db"].as_f64().expect("measured"));
+    let [given, turned] = [given, turned].map(|report| number(&report["psnr"]["train_db"]));
     assert!((given - turned).abs() < 0.3, "{given} dB, {turned} dB");
 }

@@ -1,7 +1,7 @@
-//! Nothing gets out of a role's sandbox: a taken-over worker tries, in a process for each attempt.
+//! Nothing escapes from a role's sandbox: a subverted worker makes every attempt, each in its own process.
 //!
-//! The attacker links the worker's own code and enters its sandbox as `kiln-baker` does. That its attempts are worth
-//! something shows without a sandbox, where they succeed.
+//! The attacker links the worker's own code and enters the sandbox as `kiln-baker` does. Without a sandbox its attempts
+//! succeed, which proves them meaningful.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -9,15 +9,15 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use kiln_tests::{Bench, Run, program};
+use kiln_tests::{Bench, Run, program, words};
 use proto::message::Role;
 use proto::sandbox::{Level, Sandbox, Stage, filters};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// At least so many ways out are tried from each role (G16).
+/// Least number of escapes tried per role (G16).
 const ESCAPES: usize = 40;
-/// Without a sandbox at least so many of them succeed.
+/// Least number of them that succeed without a sandbox.
 const WORTH: usize = 20;
 
 fn attacker(arguments: &[&str]) -> Command {
@@ -36,7 +36,7 @@ fn attacker(arguments: &[&str]) -> Command {
     command
 }
 
-/// A user's folder, with a manifest of Mesa's driver for the processor, and a secret beside it.
+/// A user's folder with a manifest of Mesa's software driver, and a secret beside it.
 fn home() -> TempDir {
     let home = tempfile::tempdir().expect("a folder");
     let installed = std::fs::read_dir("/usr/share/vulkan/icd.d").expect("Mesa's drivers");
@@ -64,7 +64,7 @@ fn attempts(arguments: &[&str]) -> Vec<Value> {
         .collect()
 }
 
-/// Every attempt must come to what the table says, and enough of them must be escapes.
+/// Every attempt must have the expected outcome, and enough of them must be escapes.
 fn nothing_gets_out(arguments: &[&str]) {
     let attempts = attempts(arguments);
     let escapes = attempts
@@ -122,7 +122,7 @@ fn without_a_sandbox_the_attempts_succeed() {
             .count();
         let held = escapes.filter(|attempt| attempt["held"] == true).count();
         assert!(succeeded >= WORTH, "{role}: only {succeeded} succeed");
-        // What frozen memory refuses needs no sandbox.
+        // Sealed memory refuses this without a sandbox.
         assert!(held <= 12, "{role}: {held} fail as if there were a sandbox");
     }
 }
@@ -130,7 +130,7 @@ fn without_a_sandbox_the_attempts_succeed() {
 #[test]
 fn an_environment_that_was_not_cleared_is_refused() {
     for role in ["prepare", "bake", "encode"] {
-        let output = Command::new(program(env!("CARGO_BIN_EXE_saboteur"), "kiln-baker"))
+        let output = Command::new(program("kiln-baker"))
             .arg(role)
             .env_clear()
             .env("KILN_LOG", "error")
@@ -238,17 +238,10 @@ fn the_kernel_says_of_every_live_thread_what_the_process_says() {
 
 #[test]
 fn the_live_workers_of_a_real_bake_are_in_their_sandboxes() {
-    let bench = Bench::real(env!("CARGO_BIN_EXE_saboteur"));
+    let bench = Bench::real();
     let spot = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/spot");
     // The preview and the held-out views keep encode alive for far longer than a look at it takes.
-    let more = [
-        "--quality",
-        "draft",
-        "--preview",
-        "out/out.png",
-        "--holdout",
-        "4",
-    ];
+    let more = words("--quality draft --preview out/out.png --holdout 4");
     let (mesh, views) = (spot.join("mesh_nouv.glb"), spot.join("transforms.json"));
     let mut run = Run::start(bench.bake_for_real(&mesh, &views, &more));
     let pids = RefCell::new(HashMap::new());

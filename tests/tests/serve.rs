@@ -1,40 +1,26 @@
-//! The sidecar with saboteurs for workers: requests, events, refusals, and jobs that outlive whatever ends it.
+//! The sidecar with saboteurs for workers: requests, events, refusals, and jobs that survive any end of it.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
 use std::sync::LazyLock;
 
 use kiln_tests::fault::{Fault, Plan, Step};
 use kiln_tests::sidecar::{Sidecar, by_path, sha256, tcp_flags};
-use kiln_tests::{Bench, made, wait_all_gone};
+use kiln_tests::{Bench, kib_of, made, sample, wait_all_gone, words};
 use nix::sys::signal::Signal;
 use proto::message::Role;
 use serde_json::{Value, json};
 
-const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
 /// What a healthy saboteur makes.
 static RESULT: LazyLock<Vec<u8>> = LazyLock::new(|| made::model(&[], &[]));
 
-fn id(answer: &kiln_tests::sidecar::Answer) -> String {
-    answer.json()["id"].as_str().expect("an id").to_owned()
-}
-
-/// Opened for both directions, so that nobody waits for the other end.
-fn told(bench: &Bench) -> File {
-    let mut options = File::options();
-    options.read(true).write(true);
-    options.open(bench.path("told")).expect("the pipe")
-}
-
 #[test]
 fn a_job_goes_its_way_from_request_to_result_and_is_forgotten() {
-    let bench = Bench::new(SABOTEUR, &Plan::healthy());
+    let bench = Bench::new(&Plan::healthy());
     let sidecar = Sidecar::start(&bench, &[]);
     let accepted = sidecar.submit("one", &by_path(&bench.path("")));
-    assert_eq!(accepted.status, 202, "{accepted:?}");
-    let id = id(&accepted);
+    let id = accepted.id();
     assert_eq!(accepted.headers["location"], format!("/v1/jobs/{id}"));
 
     let events = sidecar.events(&id, None, |_| false);
@@ -110,21 +96,15 @@ fn a_job_goes_its_way_from_request_to_result_and_is_forgotten() {
         304
     );
 
+    let of = |method: &str, path: &str| sidecar.send(method, path, &[], &[]);
     let list = sidecar.get("/v1/jobs?state=succeeded&limit=1").json();
     assert_eq!(list["jobs"][0]["id"], id.as_str());
     assert_eq!(
-        sidecar
-            .send("POST", &format!("/v1/jobs/{id}/cancel"), &[], &[])
-            .status,
+        of("POST", &format!("/v1/jobs/{id}/cancel")).status,
         200,
         "it is over already"
     );
-    assert_eq!(
-        sidecar
-            .send("DELETE", &format!("/v1/jobs/{id}"), &[], &[])
-            .status,
-        204
-    );
+    assert_eq!(of("DELETE", &format!("/v1/jobs/{id}")).status, 204);
     assert_eq!(sidecar.get(&format!("/v1/jobs/{id}")).code(), "gone");
     assert_eq!(sidecar.get(href).code(), "gone");
     assert!(sidecar.end(Signal::SIGTERM).success());
@@ -132,7 +112,7 @@ fn a_job_goes_its_way_from_request_to_result_and_is_forgotten() {
 
 #[test]
 fn the_same_request_is_one_job_however_often_it_is_sent() {
-    let bench = Bench::new(SABOTEUR, &Plan::healthy());
+    let bench = Bench::new(&Plan::healthy());
     let sidecar = Sidecar::start(&bench, &[]);
     let spec = by_path(&bench.path(""));
     let answers: Vec<_> = std::thread::scope(|scope| {
@@ -143,7 +123,10 @@ fn the_same_request_is_one_job_however_often_it_is_sent() {
             .map(|thread| thread.join().expect("an answer"))
             .collect()
     });
-    let ids: Vec<String> = answers.iter().map(id).collect();
+    let ids: Vec<String> = answers
+        .iter()
+        .map(kiln_tests::sidecar::Answer::id)
+        .collect();
     assert!(ids.iter().all(|other| *other == ids[0]), "{ids:?}");
     let fresh = answers
         .iter()
@@ -163,19 +146,15 @@ fn the_same_request_is_one_job_however_often_it_is_sent() {
 
 #[test]
 fn inputs_can_be_sent_as_blobs_and_as_parts() {
-    let bench = Bench::new(SABOTEUR, &Plan::healthy());
+    let bench = Bench::new(&Plan::healthy());
     let sidecar = Sidecar::start(&bench, &[]);
-    let put = |bytes: &[u8]| {
-        let name = sha256(bytes);
-        let answer = sidecar.send("PUT", &format!("/v1/blobs/{name}"), &[], bytes);
-        (name, answer.status)
-    };
+    let put = |bytes: &[u8]| sidecar.put(bytes);
     let (mesh, first) = put(b"a mesh");
     let (_, second) = put(b"a mesh");
     assert_eq!((first, second), (201, 200));
     let (views, _) = put(b"{}");
     let wrong = sidecar.send("PUT", &format!("/v1/blobs/{views}"), &[], b"other");
-    // It is there already: nobody looks at the bytes.
+    // It is stored already, so the bytes are not read.
     assert_eq!(wrong.status, 200);
     let never = sha256(b"never sent");
     let wrong = sidecar.send("PUT", &format!("/v1/blobs/{never}"), &[], b"other");
@@ -191,7 +170,7 @@ fn inputs_can_be_sent_as_blobs_and_as_parts() {
         "views": {"files": {"transforms.json": views}, "main": "transforms.json"},
         "texture_size": 256,
     });
-    let job = sidecar.finished(&id(&sidecar.submit("blobs", &spec)));
+    let job = sidecar.finished(&sidecar.submit("blobs", &spec).id());
     assert_eq!(job["state"], "succeeded", "{job:#}");
     let mut lacking = spec.clone();
     lacking["views"]["files"]["images/0.png"] = never.into();
@@ -236,7 +215,7 @@ fn inputs_can_be_sent_as_blobs_and_as_parts() {
         form(&[spec.clone(), mesh.clone()]).code(),
         "invalid_request"
     );
-    let job = sidecar.finished(&id(&form(&[spec, mesh, views])));
+    let job = sidecar.finished(&form(&[spec, mesh, views]).id());
     assert_eq!(job["state"], "succeeded", "{job:#}");
     assert_eq!(
         fs::read_dir(bench.path("store/spool"))
@@ -248,7 +227,7 @@ fn inputs_can_be_sent_as_blobs_and_as_parts() {
 
 #[test]
 fn what_cannot_be_done_is_refused_in_the_words_of_a_closed_list() {
-    let bench = Bench::new(SABOTEUR, &Plan::healthy());
+    let bench = Bench::new(&Plan::healthy());
     let sidecar = Sidecar::start(&bench, &[]);
     let spec = by_path(&bench.path(""));
     for (key, value, field) in [
@@ -321,7 +300,7 @@ fn what_cannot_be_done_is_refused_in_the_words_of_a_closed_list() {
 #[test]
 fn a_failed_job_is_told_as_data_with_all_that_is_known() {
     let plan = Plan::always(Role::Bake, Step::Work, Fault::Signal(11));
-    let bench = Bench::new(SABOTEUR, &plan);
+    let bench = Bench::new(&plan);
     let sidecar = Sidecar::start(&bench, &[]);
     let headers = [
         ("content-type", "application/json"),
@@ -359,24 +338,19 @@ fn a_failed_job_is_told_as_data_with_all_that_is_known() {
 #[test]
 fn jobs_are_cancelled_while_they_wait_and_while_they_work() {
     let plan = Plan::always(Role::Bake, Step::Work, Fault::Hear);
-    let bench = Bench::new(SABOTEUR, &plan);
+    let bench = Bench::new(&plan);
     let alive = bench.alive();
     let sidecar = Sidecar::start(&bench, &["--parallel", "1", "--stall-timeout", "100"]);
     let spec = by_path(&bench.path(""));
-    let (first, second) = (
-        id(&sidecar.submit("1", &spec)),
-        id(&sidecar.submit("2", &spec)),
-    );
-    let events = sidecar.events(&first, None, |told| told.data["state"] == "baking");
-    assert!(!events.is_empty());
+    let of = |method: &str, path: &str| sidecar.send(method, path, &[], &[]);
+    let [first, second] = ["1", "2"].map(|key| sidecar.submit(key, &spec).id());
+    sidecar.wait_baking(&first);
     assert_eq!(
         sidecar.get(&format!("/v1/jobs/{second}")).json()["state"],
         "queued"
     );
     assert_eq!(
-        sidecar
-            .send("DELETE", &format!("/v1/jobs/{second}"), &[], &[])
-            .code(),
+        of("DELETE", &format!("/v1/jobs/{second}")).code(),
         "job_running"
     );
     for job in [&second, &first] {
@@ -399,32 +373,18 @@ fn jobs_are_cancelled_while_they_wait_and_while_they_work() {
 #[test]
 fn a_full_queue_says_so_and_harms_no_accepted_job() {
     let plan = Plan::always(Role::Bake, Step::Work, Fault::Hear);
-    let bench = Bench::new(SABOTEUR, &plan);
-    let mut word = told(&bench);
+    let bench = Bench::new(&plan);
+    let mut word = bench.told();
     let sidecar = Sidecar::start(
         &bench,
-        &[
-            "--parallel",
-            "1",
-            "--queue-jobs",
-            "2",
-            "--stall-timeout",
-            "100",
-        ],
+        &words("--parallel 1 --queue-jobs 2 --stall-timeout 100"),
     );
     let spec = by_path(&bench.path(""));
-    let first = id(&sidecar.submit("0", &spec));
-    assert!(
-        !sidecar
-            .events(&first, None, |told| told.data["state"] == "baking")
-            .is_empty()
-    );
-    let waiting: Vec<String> = ["1", "2"].map(|key| id(&sidecar.submit(key, &spec))).into();
+    let first = sidecar.submit("0", &spec).id();
+    sidecar.wait_baking(&first);
+    let waiting: Vec<String> = ["1", "2"].map(|key| sidecar.submit(key, &spec).id()).into();
     let refused = sidecar.submit("3", &spec);
-    assert_eq!(
-        (refused.status, refused.code().as_str()),
-        (429, "queue_full")
-    );
+    assert_eq!(refused.problem(), (429, "queue_full".to_owned()));
     assert!(refused.headers["retry-after"].parse::<u32>().is_ok());
     word.write_all(b"go!").expect("room");
     for job in [vec![first], waiting].concat() {
@@ -432,7 +392,7 @@ fn a_full_queue_says_so_and_harms_no_accepted_job() {
     }
 }
 
-/// Every job that was accepted is there, over, and done once.
+/// Every accepted job is there, has ended, and was done once.
 fn assert_all_done(bench: &Bench, jobs: &[String]) {
     let sidecar = Sidecar::start(bench, &["--parallel", "4"]);
     for job in jobs {
@@ -451,7 +411,7 @@ fn assert_all_done(bench: &Bench, jobs: &[String]) {
 
 #[test]
 fn whatever_was_accepted_outlives_kill_9() {
-    let bench = Bench::new(SABOTEUR, &Plan::healthy());
+    let bench = Bench::new(&Plan::healthy());
     let alive = bench.alive();
     let mut accepted = Vec::new();
     for round in 0..20_usize {
@@ -459,9 +419,9 @@ fn whatever_was_accepted_outlives_kill_9() {
         for number in 0..4 {
             let answer = sidecar.submit(&format!("{round}-{number}"), &by_path(&bench.path("")));
             assert_eq!(answer.status, 202);
-            accepted.push(id(&answer));
+            accepted.push(answer.id());
         }
-        // Somewhere on its way: each round a few events later.
+        // Somewhere midway: each round a few events later.
         let last = accepted.last().expect("a job").clone();
         let mut left = round;
         drop(sidecar.events(&last, None, |_| {
@@ -481,18 +441,14 @@ fn whatever_was_accepted_outlives_kill_9() {
 #[test]
 fn told_to_leave_it_takes_no_more_jobs_and_puts_back_what_runs() {
     let plan = Plan::always(Role::Bake, Step::Work, Fault::Stall);
-    let bench = Bench::new(SABOTEUR, &plan);
+    let bench = Bench::new(&plan);
     let alive = bench.alive();
     let sidecar = Sidecar::start(&bench, &["--parallel", "1", "--stall-timeout", "100"]);
     let spec = by_path(&bench.path(""));
-    let jobs: Vec<String> = ["1", "2"].map(|key| id(&sidecar.submit(key, &spec))).into();
-    assert!(
-        !sidecar
-            .events(&jobs[0], None, |told| told.data["state"] == "baking")
-            .is_empty()
-    );
+    let jobs: Vec<String> = ["1", "2"].map(|key| sidecar.submit(key, &spec).id()).into();
+    sidecar.wait_baking(&jobs[0]);
     kiln_tests::signal_to(sidecar.pid(), Signal::SIGTERM);
-    // The signal is heard in a moment.
+    // The signal arrives in a moment.
     let refused = loop {
         let answer = sidecar.submit("3", &spec);
         if answer.status == 503 {
@@ -504,7 +460,7 @@ fn told_to_leave_it_takes_no_more_jobs_and_puts_back_what_runs() {
     assert!(refused.headers.contains_key("retry-after"));
     assert_eq!(sidecar.get("/readyz").status, 503);
     assert_eq!(sidecar.get("/livez").status, 200);
-    // The second signal ends the wait for the one that will not end.
+    // The second signal ends the wait for the process that does not end.
     assert!(sidecar.end(Signal::SIGTERM).success());
     wait_all_gone(&alive);
     bench.set_plan(&Plan::healthy());
@@ -519,7 +475,7 @@ fn told_to_leave_it_takes_no_more_jobs_and_puts_back_what_runs() {
 
 #[test]
 fn two_sidecars_do_not_share_a_socket_or_a_store() {
-    let bench = Bench::new(SABOTEUR, &Plan::healthy());
+    let bench = Bench::new(&Plan::healthy());
     let _sidecar = Sidecar::start(&bench, &[]);
     for (socket, words) in [("run/kiln.sock", "in use"), ("other.sock", "in use")] {
         let mut kiln = bench.kiln();
@@ -537,7 +493,7 @@ fn two_sidecars_do_not_share_a_socket_or_a_store() {
 #[test]
 fn by_tcp_only_who_has_the_token_comes_in() {
     use std::io::Read;
-    let bench = Bench::new(SABOTEUR, &Plan::healthy());
+    let bench = Bench::new(&Plan::healthy());
     let (token, flags) = tcp_flags(&bench);
     let sidecar = Sidecar::start(&bench, &flags.each_ref().map(String::as_str));
     let address = sidecar.tcp.clone().expect("it said where");
@@ -567,26 +523,17 @@ fn by_tcp_only_who_has_the_token_comes_in() {
 
 #[test]
 fn the_real_worker_proves_itself_and_bakes() {
-    let bench = Bench::real(SABOTEUR);
-    let sample = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/data/spot"));
-    let socket = bench.path("kiln.sock");
-    let mut kiln = bench.kiln();
-    kiln.args(["serve", "--socket"])
-        .arg(&socket)
-        .arg("--store")
-        .arg(bench.path("store"))
-        .arg("--root")
-        .arg(sample)
-        .arg("--baker")
-        .arg(bench.baker());
-    let sidecar = Sidecar::spawn(kiln, socket);
+    let bench = Bench::real();
+    let [root, mesh, views] = ["", "mesh_nouv.glb", "transforms.json"]
+        .map(|name| sample(name).canonicalize().expect("there"));
+    let sidecar = Sidecar::confined(&bench, &["--root", root.to_str().expect("text")]);
     let spec = json!({
-        "mesh": {"path": sample.join("mesh_nouv.glb").canonicalize().expect("there")},
-        "views": {"path": sample.join("transforms.json").canonicalize().expect("there")},
+        "mesh": {"path": mesh},
+        "views": {"path": views},
         "texture_size": 256, "quality": "draft", "device": "cpu", "preview": true,
         "texture_format": "jpeg", "texture_quality": 60, "compress": "meshopt",
     });
-    let known = id(&sidecar.submit("real", &spec));
+    let known = sidecar.submit("real", &spec).id();
     let job = sidecar.finished(&known);
     assert_eq!(job["state"], "succeeded", "{job:#}");
     let model = sidecar.get(&format!("/v1/jobs/{known}/artifacts/model.glb"));
@@ -613,7 +560,7 @@ fn the_real_worker_proves_itself_and_bakes() {
 
 #[test]
 fn a_body_that_is_framed_wrongly_is_not_called_too_long() {
-    let bench = Bench::new(SABOTEUR, &Plan::healthy());
+    let bench = Bench::new(&Plan::healthy());
     let sidecar = Sidecar::start(&bench, &[]);
     let mut stream = UnixStream::connect(bench.path("run/kiln.sock")).expect("it listens");
     let head = "POST /v1/jobs HTTP/1.1\r\nHost: kiln\r\nIdempotency-Key: a\r\nContent-Type: application/json\r\n";
@@ -627,18 +574,12 @@ fn a_body_that_is_framed_wrongly_is_not_called_too_long() {
     drop(sidecar);
 }
 
-/// Where an upload lies.
+/// The path of an upload.
 fn blob(bench: &Bench, name: &str) -> std::path::PathBuf {
     bench
         .path("store/blobs")
         .join(name.get(..2).expect("hex"))
         .join(name)
-}
-
-fn put(sidecar: &Sidecar, bytes: &[u8]) -> (String, u16) {
-    let name = sha256(bytes);
-    let answer = sidecar.send("PUT", &format!("/v1/blobs/{name}"), &[], bytes);
-    (name, answer.status)
 }
 
 fn of_blobs(mesh: &str, views: &str) -> Value {
@@ -651,11 +592,11 @@ fn of_blobs(mesh: &str, views: &str) -> Value {
 
 #[test]
 fn an_upload_that_the_disk_lost_is_mended_by_sending_it_again() {
-    let bench = Bench::new(SABOTEUR, &Plan::healthy());
+    let bench = Bench::new(&Plan::healthy());
     let mut sidecar = Sidecar::start(&bench, &[]);
-    let views = put(&sidecar, b"{}").0;
+    let views = sidecar.put(b"{}").0;
     for harm in ["lost", "cut", "changed", "changed between two runs"] {
-        let (mesh, _) = put(&sidecar, b"a mesh");
+        let (mesh, _) = sidecar.put(b"a mesh");
         let (place, path) = (format!("/v1/blobs/{mesh}"), blob(&bench, &mesh));
         fs::remove_file(&path).expect("it is there");
         match harm {
@@ -664,7 +605,7 @@ fn an_upload_that_the_disk_lost_is_mended_by_sending_it_again() {
             _ => fs::write(&path, "a mess").expect("room"),
         }
         if harm.starts_with("changed") {
-            // The round through all uploads is one of each start.
+            // Each start begins a pass over all uploads.
             assert!(sidecar.end(Signal::SIGTERM).success());
             sidecar = Sidecar::start(&bench, &[]);
             while sidecar.send("HEAD", &place, &[], &[]).status == 200 {}
@@ -673,9 +614,9 @@ fn an_upload_that_the_disk_lost_is_mended_by_sending_it_again() {
         assert_eq!(sidecar.get(&place).code(), "not_found", "{harm}");
         let refused = sidecar.submit(harm, &of_blobs(&mesh, &views));
         assert_eq!(refused.code(), "invalid_spec", "{harm}");
-        assert_eq!(put(&sidecar, b"a mesh").1, 201, "{harm}");
+        assert_eq!(sidecar.put(b"a mesh").1, 201, "{harm}");
         assert_eq!(sidecar.get(&place).body, b"a mesh", "{harm}");
-        let done = sidecar.finished(&id(&sidecar.submit(harm, &of_blobs(&mesh, &views))));
+        let done = sidecar.finished(&sidecar.submit(harm, &of_blobs(&mesh, &views)).id());
         assert_eq!(done["state"], "succeeded", "{harm}: {done:#}");
         let input = format!("store/jobs/{}/input", done["id"].as_str().expect("an id"));
         assert!(!bench.path(&input).exists(), "inputs go with the end");
@@ -685,17 +626,13 @@ fn an_upload_that_the_disk_lost_is_mended_by_sending_it_again() {
 #[test]
 fn a_job_whose_uploads_are_lost_while_it_waits_says_which() {
     let plan = Plan::always(Role::Bake, Step::Work, Fault::Hear);
-    let bench = Bench::new(SABOTEUR, &plan);
-    let mut word = told(&bench);
+    let bench = Bench::new(&plan);
+    let mut word = bench.told();
     let sidecar = Sidecar::start(&bench, &["--parallel", "1", "--stall-timeout", "100"]);
-    let first = id(&sidecar.submit("first", &by_path(&bench.path(""))));
-    assert!(
-        !sidecar
-            .events(&first, None, |told| told.data["state"] == "baking")
-            .is_empty()
-    );
-    let (mesh, views) = (put(&sidecar, b"a mesh").0, put(&sidecar, b"{}").0);
-    let second = id(&sidecar.submit("second", &of_blobs(&mesh, &views)));
+    let first = sidecar.submit("first", &by_path(&bench.path(""))).id();
+    sidecar.wait_baking(&first);
+    let (mesh, views) = (sidecar.put(b"a mesh").0, sidecar.put(b"{}").0);
+    let second = sidecar.submit("second", &of_blobs(&mesh, &views)).id();
     fs::remove_file(blob(&bench, &mesh)).expect("it is there");
     word.write_all(b"go").expect("room");
     let job = sidecar.finished(&second);
@@ -705,7 +642,7 @@ fn a_job_whose_uploads_are_lost_while_it_waits_says_which() {
 
 #[test]
 fn a_store_that_is_gone_is_not_ready_at_once() {
-    let bench = Bench::new(SABOTEUR, &Plan::healthy());
+    let bench = Bench::new(&Plan::healthy());
     let sidecar = Sidecar::start(&bench, &[]);
     let reasons = || sidecar.get("/readyz").json()["reasons"].to_string();
     assert!(!reasons().contains("the store"), "{}", reasons());
@@ -717,21 +654,13 @@ fn a_store_that_is_gone_is_not_ready_at_once() {
     assert!(reasons().contains("the store is not there any more"));
 }
 
-/// Most resident memory so far, in KiB.
-fn peak(sidecar: &Sidecar) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{}/status", sidecar.pid())).expect("/proc");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let number = line.and_then(|line| line.trim().split(' ').next()?.parse().ok());
-    number.expect("a number")
-}
-
 #[test]
 fn many_jobs_with_long_specs_are_listed_in_little_memory() {
     const LIST: &str = "/v1/jobs?limit=100";
     let plan = Plan::always(Role::Bake, Step::Work, Fault::Stall);
-    let bench = Bench::new(SABOTEUR, &plan);
+    let bench = Bench::new(&plan);
     let mut sidecar = Sidecar::start(&bench, &["--parallel", "1", "--stall-timeout", "100"]);
-    let (mesh, views) = (put(&sidecar, b"a mesh").0, put(&sidecar, b"{}").0);
+    let (mesh, views) = (sidecar.put(b"a mesh").0, sidecar.put(b"{}").0);
     let mut spec = of_blobs(&mesh, &views);
     spec["name"] = "a long one".into();
     for number in 0..3500 {
@@ -740,7 +669,7 @@ fn many_jobs_with_long_specs_are_listed_in_little_memory() {
     }
     let bytes = spec.to_string().len();
     assert!((900_000..1 << 20).contains(&bytes), "{bytes}");
-    let first = id(&sidecar.submit("first", &by_path(&bench.path(""))));
+    let first = sidecar.submit("first", &by_path(&bench.path(""))).id();
     for key in 0..60 {
         let answer = sidecar.submit(&key.to_string(), &spec);
         let told = || String::from_utf8_lossy(&answer.body).into_owned();
@@ -760,11 +689,11 @@ fn many_jobs_with_long_specs_are_listed_in_little_memory() {
                 assert_eq!(jobs[60]["id"], first.as_str());
             }
         });
-        let peak = peak(sidecar);
+        let peak = kib_of(sidecar.pid(), "VmHWM").expect("alive");
         assert!(peak < 128 << 10, "{peak} KiB");
     };
     listed(&sidecar);
-    // An open does not read them all either.
+    // Opening does not read them all either.
     drop(sidecar);
     sidecar = Sidecar::start(&bench, &["--parallel", "1", "--stall-timeout", "100"]);
     listed(&sidecar);

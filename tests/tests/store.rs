@@ -1,5 +1,5 @@
-//! The sidecar's store across sudden ends and failing disks, in a process of its own: what was answered is there at the
-//! next open, nothing is there twice, and nothing is there half.
+//! The store across sudden ends and failing disks, in its own process: the next open finds all that was answered,
+//! nothing twice, and nothing partial.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -7,20 +7,20 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use kiln_tests::names_in;
 use kiln_tests::shim::{Cell, Deed, counts, preload, read_log, sabotage};
+use kiln_tests::walk::{all_right, demand, in_parallel, said};
 use nix::libc;
 use supervisor::store::{Accepted, Clock, Digest, JobId, Limits, NewJob, State, Store, StoreError};
 
 const KEEPER: &str = env!("CARGO_BIN_EXE_keeper");
 const KILLS: u64 = 60;
-/// Far beyond what a loaded machine needs for one script.
+/// Far more than a loaded machine needs for one script.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// What a keeper was answered.
+/// The answers that a keeper received.
 #[derive(Debug, Default)]
 struct Told {
     accepted: BTreeMap<String, JobId>,
@@ -68,22 +68,6 @@ fn folder(root: &Path) -> PathBuf {
     folder
 }
 
-fn names(folder: &Path) -> Vec<String> {
-    let list = fs::read_dir(folder).expect("a folder");
-    list.map(|entry| {
-        entry
-            .expect("an entry")
-            .file_name()
-            .to_string_lossy()
-            .into_owned()
-    })
-    .collect()
-}
-
-fn demand(right: bool, what: impl FnOnce() -> String) -> Result<(), String> {
-    if right { Ok(()) } else { Err(what()) }
-}
-
 /// Whether a keeper removes the job of this key: `keeper serve` one in seven, some of which it never begins, and `keeper
 /// script`, whose keys have no number, one that is finished.
 fn removed(key: &str, finished: bool) -> bool {
@@ -93,12 +77,12 @@ fn removed(key: &str, finished: bool) -> bool {
     })
 }
 
-/// What a disk may do to an upload between two processes, in one round of four: a file is gone, or cut short.
+/// Damages an upload between two processes, in one round of four: a file is missing or truncated.
 fn harm(folder: &Path, round: u64) -> bool {
     let blobs = folder.join("blobs");
-    let files = names(&blobs).into_iter().flat_map(|branch| {
+    let files = names_in(&blobs).into_iter().flat_map(|branch| {
         let branch = blobs.join(branch);
-        names(&branch)
+        names_in(&branch)
             .into_iter()
             .map(move |name| branch.join(name))
     });
@@ -115,24 +99,25 @@ fn harm(folder: &Path, round: u64) -> bool {
     true
 }
 
+fn said_so(error: StoreError) -> String {
+    error.to_string()
+}
+
 /// Opens what a keeper left, and compares it with what it was answered.
 fn check(folder: &Path, told: &Told, harmed: bool) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_current_thread().build();
     let opened = Store::open(folder, limits(), Clock::default());
     let (store, recovered) = opened.map_err(|error| format!("open: {error}"))?;
     runtime.expect("a runtime").block_on(async {
-        demand(names(&folder.join("spool")).is_empty(), || {
+        demand(names_in(&folder.join("spool")).is_empty(), || {
             "half uploads".into()
         })?;
         let mut all = BTreeMap::new();
         let mut cursor = None;
         loop {
-            let page = store
-                .list(None, cursor, 1000)
-                .await
-                .map_err(|error| error.to_string())?;
+            let page = store.list(None, cursor, 1000).await.map_err(said_so)?;
             for id in page.jobs {
-                let job = store.get(id).await.map_err(|error| error.to_string())?;
+                let job = store.get(id).await.map_err(said_so)?;
                 let key = job.key.clone();
                 demand(job.spec == format!("{{\"name\":{key:?}}}"), || {
                     format!("half a job: {job:?}")
@@ -144,7 +129,7 @@ fn check(folder: &Path, told: &Told, harmed: bool) -> Result<(), String> {
                 break;
             }
         }
-        let mut folders: BTreeSet<String> = names(&folder.join("jobs")).into_iter().collect();
+        let mut folders: BTreeSet<String> = names_in(&folder.join("jobs")).into_iter().collect();
         let mut waiting = Vec::new();
         for job in all.values() {
             if job.state == State::Queued {
@@ -177,7 +162,7 @@ fn check(folder: &Path, told: &Told, harmed: bool) -> Result<(), String> {
             let there = all.get(key).filter(|job| job.id == *id);
             match (told.forgotten.contains(id), there) {
                 (false, None) => {
-                    // It may have been removed, and the answer was lost.
+                    // It may have been removed while the answer was lost.
                     let gone = store.get(*id).await == Err(StoreError::Gone);
                     let due = removed(key, told.finished.contains(id));
                     demand(gone && due, || format!("{key} is lost"))?;
@@ -190,7 +175,7 @@ fn check(folder: &Path, told: &Told, harmed: bool) -> Result<(), String> {
                 )?,
             }
         }
-        // And it goes on: a repetition is known, and what waits can be begun.
+        // The store still works: a repeated request is recognised, and queued jobs can start.
         if let Some(job) = all.values().next_back() {
             let again = NewJob {
                 client: job.client.clone(),
@@ -200,41 +185,24 @@ fn check(folder: &Path, told: &Told, harmed: bool) -> Result<(), String> {
                 inputs: BTreeMap::new(),
                 path_bytes: 0,
             };
-            let answer = store
-                .accept(again)
-                .await
-                .map_err(|error| error.to_string())?;
+            let answer = store.accept(again).await.map_err(said_so)?;
             let same = matches!(&answer, Accepted::Replayed(same) if same.id == job.id);
             demand(same, || format!("accepted twice: {answer:?}"))?;
         }
         for id in waiting.iter().take(1) {
-            let job = store.begin(*id).await.map_err(|error| error.to_string())?;
+            let job = store.begin(*id).await.map_err(said_so)?;
             let mut inputs = store.materialise(*id).await;
             if harmed && matches!(inputs, Err(StoreError::MissingBlobs(_))) {
-                let mut upload = store
-                    .upload(None)
-                    .await
-                    .map_err(|error| error.to_string())?;
+                let mut upload = store.upload(None).await.map_err(said_so)?;
                 let mesh = format!("the mesh of {}", job.key);
-                upload
-                    .write(mesh)
-                    .await
-                    .map_err(|error| error.to_string())?;
-                upload
-                    .finish(None)
-                    .await
-                    .map_err(|error| error.to_string())?;
+                upload.write(mesh).await.map_err(said_so)?;
+                upload.finish(None).await.map_err(said_so)?;
                 inputs = store.materialise(*id).await;
             }
             inputs.map_err(|error| format!("inputs of {id}: {error}"))?;
         }
-        store.close().await.map_err(|error| error.to_string())
+        store.close().await.map_err(said_so)
     })
-}
-
-#[expect(clippy::print_stderr, reason = "figures")]
-fn said(line: &str) {
-    eprintln!("{line}");
 }
 
 #[test]
@@ -245,7 +213,7 @@ fn sixty_kills_lose_nothing_double_nothing_and_leave_nothing_half() {
     let start = Instant::now();
     let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
     for round in 0..KILLS {
-        // The wall clock is a month ahead or a year behind for each third of them.
+        // A third each runs with the wall clock right, a month ahead or a year behind.
         const DAY_MS: i64 = 24 * 60 * 60 * 1000;
         let ahead = [0, 30 * DAY_MS, -365 * DAY_MS][usize::try_from(round % 3).expect("small")];
         let mut keeper = Command::new(KEEPER)
@@ -257,7 +225,8 @@ fn sixty_kills_lose_nothing_double_nothing_and_leave_nothing_half() {
             .expect("a keeper");
         let out = keeper.stdout.take().expect("piped");
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        // From before it has opened to well into its work, whatever the disk's speed; and somewhere within the next deed.
+        // From before it opens to well into its work, whatever the disk's speed, and somewhere within the next
+        // operation.
         let lines = usize::try_from((seed >> 33) % 40).expect("small");
         let wait = Duration::from_micros((seed >> 20) % 4_000);
         let mut end = || {
@@ -277,7 +246,7 @@ fn sixty_kills_lose_nothing_double_nothing_and_leave_nothing_half() {
         }
         keeper.wait().expect("it is ours");
         assert!(told.errors.is_empty(), "round {round}: {:?}", told.errors);
-        // What was harmed is missing until its job is begun, maybe some rounds later.
+        // Damage shows only when the upload's job starts, maybe some rounds later.
         harmed |= harm(&folder, round);
         if let Err(what) = check(&folder, &told, harmed) {
             panic!("round {round}, killed {wait:?} after line {lines}: {what}");
@@ -295,14 +264,14 @@ fn sixty_kills_lose_nothing_double_nothing_and_leave_nothing_half() {
     );
 }
 
-/// One run of the script under the shim; the exit code, and what was answered.
+/// Runs the script once under the shim; returns the exit code and the answers.
 fn run(folder: &Path, log: &Path, cell: Option<&Cell>) -> (Option<i32>, Told, String) {
     let mut command = Command::new(KEEPER);
     command
         .arg("script")
         .arg(folder)
         .env("IOFAULT_UNDER", folder);
-    preload(&mut command, KEEPER, log);
+    preload(&mut command, log);
     if let Some(cell) = cell {
         sabotage(&mut command, cell);
     }
@@ -342,15 +311,7 @@ fn cells(counts: &BTreeMap<String, u32>) -> Vec<Cell> {
         };
         for nth in (1..=*count).filter(|nth| call != "mkdir" || nth % 50 == 1 || nth + 12 > *count)
         {
-            let mut cell = |sticky, deed| {
-                let call = call.clone();
-                cells.push(Cell {
-                    call,
-                    nth,
-                    sticky,
-                    deed,
-                });
-            };
+            let mut cell = |sticky, deed| cells.push(Cell::new(call, nth, sticky, deed));
             // Once, and from then on: a bad block, and a disk that fills up.
             if let Some(errno) = errnos.last() {
                 cell(false, Deed::Errno(*errno));
@@ -387,7 +348,7 @@ fn suffer(root: &Path, cell: &Cell) -> Result<bool, String> {
         }
         other => return Err(format!("{other:?}: {}", shown())),
     }
-    // Sound disk again.
+    // The disk works again.
     check(&folder, &told, false).map_err(|what| format!("{what}: {}", shown()))?;
     Ok(hit)
 }
@@ -411,40 +372,17 @@ fn any_failing_call_is_an_error_of_its_request_and_costs_nothing_that_was_answer
         assert!(counts.contains_key(kind), "no {kind} among {counts:?}");
     }
     let cells = cells(&counts);
-    let (next, hits, start) = (AtomicUsize::new(0), AtomicUsize::new(0), Instant::now());
-    let complaints = Mutex::new(Vec::new());
-    std::thread::scope(|scope| {
-        for _ in 0..3 {
-            scope.spawn(|| {
-                while let Some(cell) = cells.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let root = tempfile::tempdir().expect("a folder");
-                    match suffer(root.path(), cell) {
-                        Ok(hit) => _ = hits.fetch_add(usize::from(hit), Ordering::Relaxed),
-                        Err(what) => complaints
-                            .lock()
-                            .expect("unbroken")
-                            .push(format!("{cell:?}: {what}")),
-                    }
-                }
-            });
-        }
+    let start = Instant::now();
+    let results = in_parallel(3, &cells, |cell| {
+        suffer(tempfile::tempdir().expect("a folder").path(), cell)
     });
-    let (complaints, hits) = (
-        complaints.into_inner().expect("unbroken"),
-        hits.into_inner(),
-    );
+    let hits = all_right(&cells, results, |cell| format!("{cell:?}"));
+    let hits = hits.into_iter().filter(|hit| *hit).count();
     said(&format!(
         "{} cells, {hits} of them hit, in {:.1} s: {counts:?}",
         cells.len(),
         start.elapsed().as_secs_f64()
     ));
-    assert!(
-        complaints.is_empty(),
-        "{} of {} cells:\n{}",
-        complaints.len(),
-        cells.len(),
-        complaints.join("\n")
-    );
     assert!(
         hits * 10 > cells.len() * 9,
         "{hits} of {} cells hit anything",
@@ -473,7 +411,7 @@ fn the_checks_see_what_is_lost_and_what_is_half() {
         let found = check(&folder, told, false).expect_err("it sees nothing");
         assert!(found.contains(what), "{found}");
     };
-    // An end, and a job, that the store never heard of.
+    // An end and a job that the store never received.
     let mut more = Told {
         accepted: told.accepted.clone(),
         ..Told::default()

@@ -1,4 +1,4 @@
-//! Two thousand faults into the real programs, and no promise broken. `./run.sh torture` injects any number.
+//! Injects two thousand faults into the real programs; no guarantee may break. `./run.sh torture` injects any number.
 
 #![expect(
     clippy::print_stdout,

@@ -1,24 +1,23 @@
-//! Vulkan faults without a GPU: a sample of the cells that `vulkan_walk --all` walks, on llvmpipe. Without llvmpipe an error.
+//! Vulkan faults without a GPU: a sample of `vulkan_walk --all`, on llvmpipe. Fails without llvmpipe.
 
 #![expect(
     clippy::print_stderr,
     reason = "the seed of a sample is told with the failure"
 )]
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{LazyLock, Mutex};
+use std::sync::LazyLock;
 use std::time::SystemTime;
 
 use kiln_tests::vulkan::{Cell, Kind, LLVMPIPE, Walls, World, drops, faults, judge, sample};
+use kiln_tests::walk::in_parallel;
 use vkfault::Fault;
 
-const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
 /// Of failing and hanging calls, of dropped commands, and of either in the sandbox.
 const CELLS: [usize; 3] = [40, 6, 6];
 
-/// One for all tests.
+/// One walk for all tests.
 static WORLD: LazyLock<World> =
-    LazyLock::new(|| World::new(SABOTEUR, LLVMPIPE).unwrap_or_else(|error| panic!("{error}")));
+    LazyLock::new(|| World::new(LLVMPIPE).unwrap_or_else(|error| panic!("{error}")));
 
 fn cell(fault: &str, call: &str) -> Cell {
     Cell {
@@ -27,31 +26,22 @@ fn cell(fault: &str, call: &str) -> Cell {
     }
 }
 
-/// Judges the cells four at a time, since those that hang need no processor; gives what is wrong.
+/// Judges the cells four at a time, since hanging ones need no processor; returns what is wrong.
 fn violations(golden: &[u8], cells: &[(Cell, Walls)]) -> Vec<String> {
-    let next = AtomicUsize::new(0);
-    let found = Mutex::new(Vec::new());
-    let work = || {
-        while let Some((cell, walls)) = cells.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let finished = WORLD.run(cell, *walls).expect("a folder");
-            if let Err(violation) = judge(&cell.fault, &finished, golden, LLVMPIPE) {
-                let flag = if *walls == Walls::Sandbox {
-                    " --sandbox"
-                } else {
-                    ""
-                };
-                let again = format!("target/release/vulkan_walk --cell {}{flag}", cell.fault);
-                let violation = format!("{cell}: {violation}; again: {again}; {finished:#?}");
-                found.lock().expect("not poisoned").push(violation);
-            }
-        }
-    };
-    std::thread::scope(|scope| {
-        for _ in 0..4 {
-            scope.spawn(work);
-        }
+    let judged = in_parallel(4, cells, |(cell, walls)| {
+        let finished = WORLD.run(cell, *walls).expect("a folder");
+        let violation = judge(&cell.fault, &finished, golden, LLVMPIPE).err()?;
+        let flag = if *walls == Walls::Sandbox {
+            " --sandbox"
+        } else {
+            ""
+        };
+        let again = format!("target/release/vulkan_walk --cell {}{flag}", cell.fault);
+        Some(format!(
+            "{cell}: {violation}; again: {again}; {finished:#?}"
+        ))
     });
-    found.into_inner().expect("not poisoned")
+    judged.into_iter().flatten().collect()
 }
 
 #[test]
@@ -105,7 +95,7 @@ fn each_kind_of_fault_ends_as_it_should_and_is_told_from_the_others() {
             "sticky=-2@3/vkAllocateMemory",
             Failed("out_of_device_memory"),
         ),
-        // To wgpu a driver that does not say why it opens no device has lost it.
+        // wgpu takes a driver that gives no reason for not opening a device as lost.
         ("sticky=-13@1/vkCreateDevice", Failed("gpu_device_lost")),
         (
             "sticky=-13@1/vkEnumeratePhysicalDevices",

@@ -8,14 +8,16 @@ use proto::job::Blend;
 use proto::message::Failure;
 use proto::table::{Camera, LayerSet, LayerTexture, LayeredView, Mesh, Surface, Texture, View};
 
-use crate::render::render;
+use crate::image::render::render;
 
-use super::atlas::{Atlas, barycentrics};
-use super::backend::Ties;
-use super::gutter::gutter;
-use super::raster::NOTHING;
-use super::scene::Scene;
-use super::view_source::{Unwrapped, ViewSource};
+use crate::bake::finish::gutter::gutter;
+use crate::bake::intake::view_source::{Unwrapped, ViewSource};
+use crate::bake::model::atlas::{Atlas, barycentrics};
+use crate::bake::model::links::{LINK_DOWN, LINK_RIGHT};
+use crate::bake::model::raster::NOTHING;
+use crate::bake::model::scene::Scene;
+use crate::bake::model::vec3::{cross, times};
+use crate::bake::solve::backend::{RowMemory, Ties};
 
 /// View source: some views come before the mesh.
 pub(super) struct Given<F> {
@@ -106,6 +108,14 @@ impl Random {
     }
 }
 
+/// A camera at the origin that looks along z, with one unit to a pixel at a depth of 1.
+pub(super) const IDENTITY: Camera = Camera {
+    rotation: [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
+    translation: [0.0; 3],
+    focal: [1.0; 2],
+    centre: [0.0; 2],
+};
+
 /// A camera at `eye` that looks at the origin, +y up; the origin is `off` pixels from the picture's centre.
 pub(super) fn camera(
     eye: [f64; 3],
@@ -117,20 +127,13 @@ pub(super) fn camera(
         let length = v.iter().map(|x| x * x).sum::<f64>().sqrt();
         v.map(|x| x / length)
     };
-    let cross = |a: [f64; 3], b: [f64; 3]| {
-        [
-            a[1] * b[2] - a[2] * b[1],
-            a[2] * b[0] - a[0] * b[2],
-            a[0] * b[1] - a[1] * b[0],
-        ]
-    };
     let forward = unit(eye.map(|x| -x));
     let right = unit(cross(forward, [0.0, 1.0, 0.0]));
     let down = cross(forward, right);
     let rotation = [right, down, forward];
     Camera {
         rotation,
-        translation: rotation.map(|row| -(0..3).map(|k| row[k] * eye[k]).sum::<f64>()),
+        translation: times(&rotation, eye).map(|x| -x),
         focal: [focal, focal],
         centre: [
             f64::from(width) / 2.0 + off[0],
@@ -292,6 +295,25 @@ pub(super) fn around(k: u32, count: u32, distance: f64) -> [f64; 3] {
     let turn = f64::from(k) * 2.399_963_229_728_653;
     let ring = (1.0 - y * y).sqrt();
     [ring * turn.cos(), y, ring * turn.sin()].map(|x| x * distance)
+}
+
+/// Memory for so many rows, whatever their entries.
+pub(super) fn memory(rows: f64) -> RowMemory {
+    RowMemory {
+        all: rows as u64,
+        row: 1.0,
+        entry: 0.0,
+        word: 0.0,
+    }
+}
+
+/// Links between all neighbours of a square of texels.
+pub(super) fn all_links(edge: usize) -> Vec<u8> {
+    let link = |there: bool, link: u8| if there { link } else { 0 };
+    let of = |texel: usize| {
+        link(texel % edge + 1 < edge, LINK_RIGHT) | link(texel / edge + 1 < edge, LINK_DOWN)
+    };
+    (0..edge * edge).map(of).collect()
 }
 
 /// Links and seam constraints of an atlas.

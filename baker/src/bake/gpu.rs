@@ -1,4 +1,4 @@
-//! The GPU backend, through wgpu. It does the mathematics of [`super::native`], stage by stage. A stage's shader is the
+//! The GPU backend, through wgpu. It does the mathematics of [`super::solve::native`], stage by stage. A stage's shader is the
 //! `.wgsl` beside its native twin.
 //!
 //! ```text
@@ -10,41 +10,43 @@
 //!   rows, texels ─ deviation ─▶ deviation of the views from each texel, where maps are asked for
 //! ```
 //!
+//! | layer, lowest first | modules |
+//! |---|---|
+//! | what Rust and WGSL share, failures | `layout`, `shaders`, `error` |
+//! | an adapter | `tally`, `times`, `cache`, `driver`, `device` |
+//! | its memory and commands | `batch`, `memory`, `stage` |
+//! | views and texels | `visible`, `raster`, `tiles`, `planes` |
+//! | rows | `row_store` |
+//! | a job | `pipelines`, `fit`, this module, `dry_run` |
+//!
 //! Fill and gutter have no GPU stage: they walk the surface once, over texels that the host reads anyway. The same job
 //! on the same adapter gives the same bytes: sums across rows are integers, sums across texels are trees of fixed
 //! shape.
 
+mod batch;
 mod cache;
 pub mod device;
 mod driver;
+pub mod dry_run;
 mod error;
+mod fit;
 mod layout;
 mod memory;
-
+pub mod pipelines;
+mod planes;
+mod raster;
+mod row_store;
 mod shaders;
 mod stage;
-
 mod tally;
-
-mod batch;
-mod times;
-
-mod raster;
 mod tiles;
+mod times;
 mod visible;
-
-mod planes;
-mod row_store;
-
-mod fit;
-pub mod pipelines;
-
-pub mod dry_run;
 
 #[cfg(test)]
 mod tests;
 
-use proto::job::Blend;
+use proto::job::{BakeJob, Blend};
 use proto::message::{AdapterInfo, StageTime};
 use proto::plan::RowsHeld;
 use proto::table::View;
@@ -53,22 +55,30 @@ use self::device::GpuError;
 pub use self::error::blame;
 use self::error::under_way;
 use self::fit::Fit;
-pub use self::fit::{Expected, Options, options};
+pub use self::fit::{Expected, Options};
 use self::pipelines::Pipelines;
 use self::visible::VisibleBlocks;
-use super::atlas::Atlas;
-use super::backend::{Backend, BackendError, Belief, RowMemory, Strength, Ties, ViewResiduals};
-use super::pixel_mask::PixelMask;
-use super::scene::Scene;
-use super::subdomains::first_window;
-use super::window::Window;
+use crate::bake::intake::pixel_mask::PixelMask;
+use crate::bake::model::atlas::Atlas;
+use crate::bake::model::scene::Scene;
+use crate::bake::plan::window::Window;
+use crate::bake::solve::backend::{
+    Backend, BackendError, Belief, RowMemory, Strength, Ties, ViewResiduals,
+};
+use crate::bake::solve::subdomains::first_window;
+
+/// How a job uses the device of `pipelines`.
+#[must_use]
+pub fn options(pipelines: &Pipelines, texture_size: u32, job: &BakeJob) -> Options {
+    fit::options(&pipelines.device, pipelines.made(), texture_size, job)
+}
 
 /// The window that a job begins with on the device of `pipelines`: the whole texture if that leaves memory for rows, else
 /// strips spread over the texture.
 #[must_use]
 pub fn window(pipelines: &Pipelines, scene: &Scene, atlas: &Atlas, options: &Options) -> Window {
     let others = fit::others(scene, atlas);
-    let fits = |texels| fit::fits(pipelines, options, scene.size, texels, others);
+    let fits = |texels| pipelines.fit(options, scene.size, texels, others);
     match fits(scene.texels()) {
         true => scene.window.clone(),
         false => first_window(scene.size, fits),
@@ -147,7 +157,7 @@ impl Backend for Gpu {
 
     fn await_blocks(&mut self, blocks: u64) {
         if let Some(fit) = &mut self.fit {
-            fit.pools.await_blocks(blocks);
+            fit.store.await_blocks(blocks);
         }
     }
 
@@ -164,7 +174,7 @@ impl Backend for Gpu {
     }
 
     fn foresee(&mut self, windows: &[Window]) -> Result<(), BackendError> {
-        self.run(|fit| fit.foresee(windows))
+        self.run(|fit| fit.record_visible(windows))
     }
 
     fn is_apart(&self) -> bool {
@@ -215,19 +225,19 @@ impl Backend for Gpu {
         self.run(|fit| fit.device.gpu_times())
     }
 
-    fn again(
+    fn reset(
         &mut self,
         scene: &Scene,
         ties: &Ties,
         taps: u32,
         blend: Blend,
     ) -> Result<(), BackendError> {
-        let foreseen = self.run(Fit::foreseen)?;
-        let Some(mut fit) = self.fit.take() else {
+        let visible = self.run(Fit::take_visible)?;
+        let Some(fit) = self.fit.take() else {
             return Err(BackendError::Lost("the device failed before".to_owned()));
         };
         self.peak = self.peak.max(fit.budget.peak());
-        let blocks = fit.pools.awaited;
+        let blocks = fit.store.awaited;
         // The clock already runs, and an existing stage for maps stays compiled.
         let options = Options {
             maps: false,
@@ -235,28 +245,22 @@ impl Backend for Gpu {
             ..self.options
         };
         let own = scene.window.texels();
-        let largest = foreseen.as_ref().map_or(own, VisibleBlocks::texels);
-        let room = fit::room(own, largest);
+        let room = fit::room(own, visible.as_ref().map_or(own, VisibleBlocks::texels));
         let next = under_way("the next texture", || {
             if fit.would_do(scene, taps, blend) {
-                if let Err(error) = fit.renew(scene.clone(), ties) {
-                    // See [`Drop`].
-                    Box::leak(fit);
-                    return Err(error);
-                }
-                return Ok(*fit);
+                return fit.renewed(scene, ties);
             }
-            let pipelines = match fit.into_pipelines()? {
-                pipelines if (pipelines.taps, pipelines.blend) == (taps, blend) => pipelines,
-                pipelines => Pipelines::new(pipelines.device, taps, blend)?,
-            };
-            Fit::new(pipelines, scene.clone(), ties, &options, room)
+            let mut pipelines = fit.into_pipelines()?;
+            if (pipelines.taps, pipelines.blend) != (taps, blend) {
+                pipelines = Pipelines::new(pipelines.device, taps, blend)?;
+            }
+            Fit::new(pipelines, scene.clone(), ties, &options, room).map(Box::new)
         });
         self.failed = next.is_err();
         let mut fit = next?;
-        fit.pools.await_blocks(blocks);
-        fit.recall(foreseen);
-        self.fit = Some(Box::new(fit));
+        fit.store.await_blocks(blocks);
+        fit.set_visible(visible);
+        self.fit = Some(fit);
         Ok(())
     }
 

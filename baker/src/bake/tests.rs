@@ -1,15 +1,25 @@
 //! The role as a whole: NaN texels end the job, and the report's PSNR.
 
-use proto::job::{Blend, Memory, Quality, Refine};
-use proto::message::Code;
-use proto::table::{Layer, LayerTexture, LayeredView, Mesh, View};
+use std::time::Instant;
 
-use super::backend::Ties;
+use proto::job::{BakeJob, Blend, Memory, Product, Quality, Refine};
+use proto::message::{AdapterInfo, Code, Failure};
+use proto::plan::RowsHeld;
+use proto::table::{Layer, LayerSet, LayerTexture, LayeredView, Mesh, View};
+
 use super::fixture::{around, camera, cube, paint, view, waves};
-use super::native::Native;
-use super::window::Window;
 use super::*;
-use crate::progress::Silent;
+use super::{Order, bake_on};
+use crate::bake::model::atlas::Atlas;
+use crate::bake::model::row_cache::RowBudget;
+use crate::bake::model::scene::Scene;
+use crate::bake::plan::quality::Plan;
+use crate::bake::plan::window::Window;
+use crate::bake::solve::backend::{
+    Backend, BackendError, Belief, RowMemory, Strength, Ties, ViewResiduals,
+};
+use crate::bake::solve::native::Native;
+use crate::worker::progress::Silent;
 
 const SIZE: u32 = 48;
 
@@ -20,7 +30,7 @@ struct Spoilt {
     nth: u32,
     value: f32,
     /// The row memory that it claims to have, if not the true one.
-    told: Option<backend::RowMemory>,
+    told: Option<RowMemory>,
 }
 
 impl Backend for Spoilt {
@@ -28,7 +38,7 @@ impl Backend for Spoilt {
         self.native.adapter()
     }
 
-    fn row_memory(&self, texels: usize) -> backend::RowMemory {
+    fn row_memory(&self, texels: usize) -> RowMemory {
         let told = self.told;
         told.unwrap_or_else(|| self.native.row_memory(texels))
     }
@@ -70,11 +80,7 @@ impl Backend for Spoilt {
         self.native.residuals()
     }
 
-    fn reweight(
-        &mut self,
-        beliefs: &[backend::Belief],
-        strength: backend::Strength,
-    ) -> Result<(), BackendError> {
+    fn reweight(&mut self, beliefs: &[Belief], strength: Strength) -> Result<(), BackendError> {
         self.native.reweight(beliefs, strength)
     }
 
@@ -90,14 +96,14 @@ impl Backend for Spoilt {
         self.native.deviations()
     }
 
-    fn again(
+    fn reset(
         &mut self,
         scene: &Scene,
         ties: &Ties,
         taps: u32,
         blend: Blend,
     ) -> Result<(), BackendError> {
-        self.native.again(scene, ties, taps, blend)
+        self.native.reset(scene, ties, taps, blend)
     }
 
     fn peak_memory(&self) -> u64 {
@@ -117,6 +123,11 @@ fn job() -> BakeJob {
         rejected: false,
         dry_run: None,
     }
+}
+
+fn order<'a>(plan: &'a Plan, job: &'a BakeJob) -> Order<'a> {
+    let blend = Blend::Linear;
+    Order { plan, blend, job }
 }
 
 fn bake_spoilt(nth: u32, value: f32) -> Result<Baked, Failure> {
@@ -143,9 +154,7 @@ fn bake_spoilt(nth: u32, value: f32) -> Result<Baked, Failure> {
     bake_on(
         open,
         fixture::surface(&mesh),
-        &plan,
-        Blend::Linear,
-        &job,
+        order(&plan, &job),
         &Silent,
         &mut fixture::Given::new(&mesh, SIZE, || Ok(views.next())),
     )
@@ -192,18 +201,6 @@ fn the_report_says_what_share_of_the_texels_is_known_and_how_well() {
         );
     }
     assert!(found.observed > 0.0);
-    assert_eq!(shares([0; 3]), ProvenanceShares::default());
-    assert_eq!(shares([1, 2, 5]).inferred, 0.625);
-}
-
-#[test]
-fn psnr_is_best_for_nothing_and_worst_for_no_number() {
-    assert_eq!(psnr(0.0), LARGEST_PSNR);
-    assert_eq!(psnr(1e-30), LARGEST_PSNR);
-    assert!((psnr(1e-4) - 40.0).abs() < 1e-4);
-    for worst in [1.0, 4.0, f64::INFINITY, f64::NAN] {
-        assert_eq!(psnr(worst), 0.0, "{worst}");
-    }
 }
 
 /// Views with an emissive channel in their own colours, which can be requested again. Counts the requests, and keeps
@@ -260,7 +257,7 @@ impl ViewSource for Again {
 
 /// Bakes on the processor with room for so many bytes of rows. It reports that room, or `told` instead. Returns also
 /// how often it requested the views again, and the texture of the other channel.
-fn bake_within(room: usize, told: Option<backend::RowMemory>) -> (Baked, Again) {
+fn bake_within(room: usize, told: Option<RowMemory>) -> (Baked, Again) {
     let mesh = cube();
     let texture = paint(&mesh, 160, waves);
     let views = (0..9).map(|k| {
@@ -285,8 +282,8 @@ fn bake_within(room: usize, told: Option<backend::RowMemory>) -> (Baked, Again) 
     };
     let open = |scene: &Scene, atlas: &Atlas| -> Result<(Box<dyn Backend>, Window), Failure> {
         let ties = fixture::ties(atlas);
-        let room = held::Room::new(room);
-        let native = Native::with_room(scene.clone(), ties, plan.taps, Blend::Linear, room);
+        let room = RowBudget::new(room);
+        let native = Native::with_budget(scene.clone(), ties, plan.taps, Blend::Linear, room);
         let backend = Spoilt {
             native,
             readings: 0,
@@ -299,9 +296,7 @@ fn bake_within(room: usize, told: Option<backend::RowMemory>) -> (Baked, Again) 
     let baked = bake_on(
         open,
         fixture::surface(&mesh),
-        &plan,
-        Blend::Linear,
-        &job,
+        order(&plan, &job),
         &Silent,
         &mut supply,
     );
@@ -314,7 +309,7 @@ fn what_overflows_is_fitted_in_parts_whether_it_was_foreseen_or_not() {
     let (rows, glow) = (whole.summary.rows, supply.glow);
     assert_eq!((rows.parts, rows.kept, supply.asked), (0, rows.rows, 1));
     let bytes = rows.rows as usize * 60;
-    let plenty = backend::RowMemory {
+    let plenty = RowMemory {
         all: 1 << 30,
         row: 1.0,
         entry: 1.0,
@@ -322,7 +317,7 @@ fn what_overflows_is_fitted_in_parts_whether_it_was_foreseen_or_not() {
     };
     // One request more is for the other channel.
     for (told, again) in [(None, 1), (Some(plenty), 2)] {
-        let (parts, supply) = bake_within(bytes / 8, told);
+        let (parts, supply) = bake_within(bytes / 2, told);
         let own = parts.summary.rows;
         assert!(
             own.parts > 1 && supply.asked == again,
@@ -385,15 +380,7 @@ fn a_texture_is_the_same_whether_views_come_before_the_mesh_or_after_it() {
             ..job()
         };
         let shown = fixture::surface(&mesh);
-        let baked = bake_on(
-            open,
-            shown,
-            &plan,
-            Blend::Linear,
-            &job,
-            &Silent,
-            &mut supply,
-        );
+        let baked = bake_on(open, shown, order(&plan, &job), &Silent, &mut supply);
         let baked = baked.expect("a texture");
         (baked.texture, baked.refined.map(|refined| refined.views))
     };

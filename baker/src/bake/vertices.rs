@@ -9,26 +9,26 @@
 //! ```
 //!
 //! Colours belong to points of the surface, so both sides of a chart border agree. Points that no view sees take the
-//! colours of their neighbours ([`super::fill`]).
+//! colours of their neighbours ([`super::solve::fill`]).
 
 mod samples;
 mod view;
 
 use proto::job::{Blend, Memory, Refine};
-use proto::message::{BakeSummary, CameraFate, Failure, Phase, ViewFit};
-use proto::plan::RowsHeld;
+use proto::message::{BakeSummary, Failure, Phase};
 use proto::table::{Colours, Mesh, Refined, Surface, View};
 use rayon::prelude::*;
 
-use super::colour::to_byte;
-use super::fill::diffuse;
-use super::refine::Refiner;
-use super::scene::Scene;
-use super::surface::Original;
-use super::{native, shares, unseen};
-use crate::pace;
-use crate::progress::{PhaseClock, Progress, each, unit};
-use crate::run::peak_rss_kib;
+use super::error::unseen;
+use crate::bake::finish::summary::{blank, blank_view};
+use crate::bake::intake::refine::Refiner;
+use crate::bake::intake::surface::Original;
+use crate::bake::model::colour::to_byte;
+use crate::bake::model::scene::Scene;
+use crate::bake::solve::fill::diffuse;
+use crate::bake::solve::native;
+use crate::worker::pace;
+use crate::worker::progress::{Progress, Stage, Stages, each, unit};
 
 use samples::Samples;
 use view::Look;
@@ -84,10 +84,13 @@ pub fn bake(
     progress: &dyn Progress,
     mut next_view: impl FnMut() -> Result<Option<View>, Failure>,
 ) -> Result<Coloured, Failure> {
-    let mut clock = PhaseClock::default();
+    let stages = Stages::new(progress);
     let step = each(mesh.triangles.len(), pace::TRIANGLE);
-    progress.progress(Phase::Raster, 0, 0);
-    progress.expect("points of the surface", step);
+    stages.announce(Stage {
+        phase: Phase::Raster,
+        total: 0,
+        unit: ("points of the surface", step),
+    });
     let original = Original::new(surface);
     let scene = Scene::framed(mesh, 1, original.frame());
     let points = Points::new(mesh);
@@ -96,86 +99,70 @@ pub fn bake(
     let mut views = Vec::new();
     // Memory is short where this fallback is used.
     let mut refiner = Refiner::new(refine, Memory::Small, &original, true);
-    while let Some((view, _)) = refiner.next(progress, &mut clock, &mut next_view, None)? {
+    while let Some((view, _)) =
+        stages.lend(|progress, clock| refiner.next(progress, clock, &mut next_view, None))?
+    {
         progress.progress(Phase::Raster, views.len() as u64, 0);
-        progress.expect(
-            "a view's word on the vertices",
-            step + each(view.pixels.len(), pace::LOOK_PIXEL),
-        );
-        let pixels = clock.time(Phase::Raster, || {
+        let look = step + each(view.pixels.len(), pace::LOOK_PIXEL);
+        progress.expect("a view's word on the vertices", look);
+        let pixels = stages.time(Phase::Raster, || {
             let look = Look::new(&scene, &view);
             samples.add(&look.points(&scene, &points.of_vertex, points.count, blend));
             look.counted()
         });
-        views.push(ViewFit {
-            view: view.index,
-            pixels: u32::try_from(pixels).unwrap_or(u32::MAX),
-            psnr_db: 0.0,
-            median_residual: 0.0,
-            camera: CameraFate::Given,
-            moved_px: 0.0,
-            gain: 1.0,
-            rejected: None,
-        });
+        views.push(blank_view(view.index, pixels as u64));
         progress.progress(Phase::Raster, views.len() as u64, 0);
     }
-    progress.progress(Phase::Init, 0, 2);
-    progress.expect(
-        "agreement of the views",
-        each(points.count, pace::AGREE_POINT),
-    );
-    let agreed = clock.time(Phase::Init, || samples.consensus(blend));
+    let (colours, observed) = colours(mesh, &points, samples, blend, &stages)?;
+    let known = [observed, 0, points.count - observed].map(|count| count as u64);
+    let mut summary = BakeSummary {
+        covered_pixels: views.iter().map(|view| u64::from(view.pixels)).sum(),
+        views,
+        times: stages.take_times(),
+        ..blank(native::adapter(), known)
+    };
+    summary.refinement = refiner.enter(&mut summary.views);
+    Ok(Coloured {
+        colours,
+        refined: refiner.refined(),
+        summary,
+    })
+}
+
+/// The colour on which the views agree at each vertex, and the number of points that some view sees.
+fn colours(
+    mesh: &Mesh,
+    points: &Points,
+    samples: Samples,
+    blend: Blend,
+    stages: &Stages<'_>,
+) -> Result<(Colours, usize), Failure> {
+    let agreement = each(points.count, pace::AGREE_POINT);
+    let stage = Stage {
+        phase: Phase::Init,
+        total: 2,
+        unit: ("agreement of the views", agreement),
+    };
+    let agreed = stages.run(stage, || samples.consensus(blend));
     drop(samples);
-    progress.progress(Phase::Init, 1, 2);
+    stages.progress.progress(Phase::Init, 1, 2);
     let observed = agreed.par_iter().flatten().count();
     if observed == 0 {
         return Err(unseen());
     }
-    progress.expect("colours of the unseen", step);
-    let of_points = clock.time(Phase::Init, || {
+    let step = each(mesh.triangles.len(), pace::TRIANGLE);
+    stages.progress.expect("colours of the unseen", step);
+    let of_points = stages.time(Phase::Init, || {
         diffuse(agreed, &mesh.triangles, &points.of_vertex)
     });
-    progress.progress(Phase::Init, 2, 2);
-    let colours = points
-        .of_vertex
-        .par_iter()
-        .map(|&point| {
-            let colour = of_points.get(point as usize).copied().unwrap_or_default();
-            let [r, g, b] = colour.map(|value| to_byte(value, blend));
-            [r, g, b, 255]
-        })
-        .collect();
-    let mut summary = BakeSummary {
-        adapter: native::adapter(),
-        covered_pixels: views.iter().map(|view| u64::from(view.pixels)).sum(),
-        chart_texels: points.count as u64,
-        observed_texels: observed as u64,
-        filled_texels: (points.count - observed) as u64,
-        provenance: shares([observed, 0, points.count - observed].map(|count| count as u64)),
-        iterations: 0,
-        rows: RowsHeld::default(),
-        train_psnr_db: 0.0,
-        seam_residual: 0.0,
-        views,
-        refinement: None,
-        channels: Vec::new(),
-        gpu_times: Vec::new(),
-        host_times: Vec::new(),
-        pipeline_cache: None,
-        from_mesh_ms: 0.0,
-        driver_vram_kib: None,
-        uploaded_kib: 0,
-        read_back_kib: 0,
-        times: clock.into_times(),
-        peak_vram_kib: 0,
-        peak_rss_kib: peak_rss_kib(),
+    stages.progress.progress(Phase::Init, 2, 2);
+    let of_vertex = |&point: &u32| {
+        let colour = of_points.get(point as usize).copied().unwrap_or_default();
+        let [r, g, b] = colour.map(|value| to_byte(value, blend));
+        [r, g, b, 255]
     };
-    refiner.enter(&mut summary);
-    Ok(Coloured {
-        colours: Colours { colours },
-        refined: refiner.refined(),
-        summary,
-    })
+    let colours = points.of_vertex.par_iter().map(of_vertex).collect();
+    Ok((Colours { colours }, observed))
 }
 
 #[cfg(test)]

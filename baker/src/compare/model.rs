@@ -3,12 +3,12 @@
 use proto::message::{AtlasFigures, Code, Failure};
 use proto::table::Mesh;
 
-use crate::pace;
-use crate::prepare::folder::Folder;
+use crate::image::render::{Image, Textures};
+use crate::image::survey::{cover, survey, weld};
 use crate::prepare::load::{self, NoUvs, Pictures, RawMesh};
-use crate::progress::{Progress, each};
-use crate::render::{Image, Textures};
-use crate::survey::{cover, survey, weld};
+use crate::worker::folder::Folder;
+use crate::worker::pace;
+use crate::worker::progress::{Progress, each};
 
 pub(super) struct Model {
     pub(super) mesh: Mesh,
@@ -70,7 +70,7 @@ impl Model {
             let owners: Vec<Vec<u32>> = (0..images.len())
                 .map(|image| {
                     let owners = cover(&model.mesh, textures, image);
-                    crate::progress::unit();
+                    crate::worker::progress::unit();
                     owners
                 })
                 .collect();
@@ -102,11 +102,11 @@ impl Model {
 pub(super) mod tests {
     use super::*;
     use crate::prepare::load::painted_of;
-    use crate::progress::Silent;
+    use crate::worker::progress::Silent;
 
     /// The card of the encode tests with its texture, as if it had been read from a file.
     pub(in crate::compare) fn card() -> Model {
-        let (mesh, texture, _) = crate::encode::measure::tests::scene();
+        let (mesh, texture, _) = crate::image::measure::tests::scene();
         let raw = RawMesh {
             positions: mesh.positions,
             uvs: Ok(mesh.uvs),
@@ -129,7 +129,7 @@ pub(super) mod tests {
 
     #[test]
     fn plain_colours_need_no_coordinates_and_textures_do() {
-        let (mesh, _, _) = crate::encode::measure::tests::scene();
+        let (mesh, _, _) = crate::image::measure::tests::scene();
         let raw = || RawMesh {
             positions: mesh.positions.clone(),
             uvs: Err(NoUvs::Absent),

@@ -6,7 +6,7 @@ use proto::table::View;
 
 use super::model::Model;
 use super::ssim::ssim;
-use crate::encode::measure::{self, Pixel};
+use crate::image::measure::{self, Pixel};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Score {
@@ -36,10 +36,9 @@ pub(super) fn score(
     let (mut on_object, mut missing) = (0, 0);
     let measured = measure::compare(
         &model.mesh,
-        crate::render::Paint::Textures(model.textures(&images)),
+        crate::image::render::Paint::Textures(model.textures(&images)),
         view,
-        blend,
-        1.0,
+        (blend, 1.0),
         Some(&mut |pixel: Pixel| {
             let index = pixel.row * view.width as usize + pixel.column;
             on_object += u64::from(pixel.on_object);

@@ -4,8 +4,8 @@ use proto::table::View;
 use rayon::prelude::*;
 
 use super::model::Model;
-use crate::render::Sight;
-use crate::survey::NOTHING;
+use crate::image::render::Sight;
+use crate::image::survey::NOTHING;
 
 /// What has been seen of a model so far: a mark for each texel of each picture.
 pub(super) struct Seen {
@@ -59,7 +59,7 @@ impl Seen {
                     }
                 }
             });
-            crate::progress::unit();
+            crate::worker::progress::unit();
         }
     }
 
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn what_the_picture_shows_is_seen() {
-        let (_, _, view) = crate::encode::measure::tests::scene();
+        let (_, _, view) = crate::image::measure::tests::scene();
         let model = card();
         let mut seen = Seen::new(&model);
         assert_eq!(seen.unseen(), Some(1.0));

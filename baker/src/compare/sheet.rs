@@ -10,11 +10,11 @@
 use proto::message::{CompareModel, CompareScore};
 use proto::table::View;
 
-use crate::encode::measure::Pixel;
-use crate::encode::png::{self, PngError};
-use crate::encode::preview::canvas::Canvas;
-use crate::encode::preview::tile::{self, Shrink, Tile};
-use crate::encode::preview::{
+use crate::image::measure::Pixel;
+use crate::image::png::{self, PngError};
+use crate::image::sheet::canvas::Canvas;
+use crate::image::sheet::tile::{self, Shrink, Tile};
+use crate::image::sheet::{
     BACKGROUND, CELL, ERROR_GAIN, FAINT, GAP, LINE, MARGIN, TEXT, draw_scale,
 };
 
@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     fn sheet(models: usize, damage: u8) -> image::RgbImage {
-        let (_, _, mut view) = crate::encode::measure::tests::scene();
+        let (_, _, mut view) = crate::image::measure::tests::scene();
         for pixel in &mut view.pixels[48 * 15..48 * 25] {
             pixel[0] = pixel[0].saturating_add(damage);
         }

@@ -4,7 +4,7 @@
 
 use rayon::prelude::*;
 
-use crate::progress::unit;
+use crate::worker::progress::unit;
 
 const RADIUS: usize = 5;
 const SIGMA: f64 = 1.5;

@@ -27,61 +27,25 @@ use proto::table::{Colours, Mesh};
 use serde_json::{Value, json};
 
 use super::material::{Material, Picture};
-use crate::render::srgb;
+use crate::image::render::srgb;
 
+pub(super) mod container;
+mod leaf;
 pub mod provenance;
 pub mod quantised;
 
-/// Why there is no GLB.
-#[derive(Debug, thiserror::Error)]
-pub enum GlbError {
-    /// A GLB counts its bytes in 32 bits.
-    #[error("a GLB of {0} bytes is longer than the format allows")]
-    TooLong(u64),
-    /// Not one colour per vertex.
-    #[error("there are {colours} colours for {positions} vertices")]
-    Colours {
-        /// Colours.
-        colours: usize,
-        /// Vertices.
-        positions: usize,
-    },
-    /// meshoptimizer's encoder failed.
-    #[error("the mesh cannot be compressed")]
-    Compress(#[from] meshopt::Error),
-    /// The file does not read back as written.
-    #[error("the file does not read back with its attribute _PROVENANCE")]
-    Provenance,
-    /// The mesh's arrays differ in length.
-    #[error("the mesh has {positions} positions, {normals} normals and {uvs} texture coordinates")]
-    Uneven {
-        /// Positions.
-        positions: usize,
-        /// Normals.
-        normals: usize,
-        /// Texture coordinates.
-        uvs: usize,
-    },
-}
+use container::{
+    ARRAY_BUFFER, Binary, ELEMENT_ARRAY_BUFFER, UNSIGNED_BYTE, UNSIGNED_INT, UNSIGNED_SHORT,
+    container,
+};
+pub(super) use leaf::unit;
+pub use leaf::{Dress, GlbError, Leaf};
+use leaf::{Parts, bounds};
 
-const ARRAY_BUFFER: u32 = 34962;
-const ELEMENT_ARRAY_BUFFER: u32 = 34963;
-const UNSIGNED_BYTE: u32 = 5121;
-const UNSIGNED_SHORT: u32 = 5123;
-const UNSIGNED_INT: u32 = 5125;
 const FLOAT: u32 = 5126;
 const LINEAR: u32 = 9729;
 const LINEAR_MIPMAP_LINEAR: u32 = 9987;
 const CLAMP_TO_EDGE: u32 = 33071;
-
-/// Where the surface's colours are.
-#[derive(Clone, Copy, Debug)]
-pub enum Dress<'a> {
-    /// In a picture file.
-    Texture(&'a [u8], TextureFormat),
-    /// Per vertex, in linear light; see [`light`].
-    Vertices(&'a [[u8; 4]]),
-}
 
 /// The table's sRGB colours as `COLOR_0`. A byte of linear light is coarse in the dark, by up to 6 sRGB steps below 20,
 /// so scores and previews use these bytes and not the table's.
@@ -111,19 +75,6 @@ pub fn write(mesh: &Mesh, dress: Dress<'_>, compress: Compress) -> Result<Vec<u8
     write_with(mesh, dress, &Material::default(), compress)
 }
 
-/// A page of the texture with its part of the mesh.
-#[derive(Clone, Debug)]
-pub struct Leaf<'a> {
-    /// With page coordinates.
-    pub mesh: Cow<'a, Mesh>,
-    /// The same kind for each page.
-    pub dress: Dress<'a>,
-    /// One per vertex.
-    pub tangents: Option<&'a [[f32; 4]]>,
-    /// The tile in its names, where there are several pages.
-    pub tile: Option<u32>,
-}
-
 /// Writes a GLB whose material has more than a base colour.
 ///
 /// # Errors
@@ -138,36 +89,10 @@ pub fn write_with(
         mesh: Cow::Borrowed(mesh),
         dress,
         tangents: material.tangents.as_deref(),
+        provenance: None,
         tile: None,
     };
     write_leaves(&[leaf], material, compress)
-}
-
-fn check(leaf: &Leaf<'_>) -> Result<(), GlbError> {
-    let Leaf {
-        mesh,
-        dress,
-        tangents,
-        ..
-    } = leaf;
-    let vertices = mesh.positions.len();
-    let even = tangents.is_none_or(|tangents| tangents.len() == vertices);
-    if mesh.normals.len() != vertices || mesh.uvs.len() != vertices || vertices == 0 || !even {
-        return Err(GlbError::Uneven {
-            positions: vertices,
-            normals: mesh.normals.len(),
-            uvs: mesh.uvs.len(),
-        });
-    }
-    if let Dress::Vertices(colours) = dress
-        && colours.len() != vertices
-    {
-        return Err(GlbError::Colours {
-            colours: colours.len(),
-            positions: vertices,
-        });
-    }
-    Ok(())
 }
 
 /// Writes a GLB of several pages. Each picture of `material` has one file per page.
@@ -179,65 +104,21 @@ pub fn write_leaves(
     material: &Material,
     compress: Compress,
 ) -> Result<Vec<u8>, GlbError> {
-    leaves.iter().try_for_each(check)?;
-    let all = leaves.iter().flat_map(|leaf| &leaf.mesh.positions);
-    let bounds = bounds(all);
+    leaves.iter().try_for_each(Leaf::check)?;
     let mut binary = Binary::default();
-    let mut node = json!({"mesh": 0});
-    let (mut accessors, mut primitives) = (Vec::new(), Vec::new());
-    let (mut fallback, mut extensions) = (None, Vec::new());
-    for (number, leaf) in leaves.iter().enumerate() {
-        let parts = match compress {
-            Compress::None => plain(leaf, &mut binary),
-            Compress::Meshopt => {
-                quantised::parts(leaf, bounds, fallback.unwrap_or(0), &mut binary)?
-            }
-        };
-        let first = accessors.len();
-        let mut primitive = json!({
-            "attributes": {"POSITION": first, "NORMAL": first + 1, parts.attribute: first + 2},
-            "indices": first + 3,
-            "material": number,
-        });
-        if leaf.tangents.is_some() {
-            primitive["attributes"]["TANGENT"] = json!(first + 4);
-        }
-        primitives.push(primitive);
-        accessors.extend(parts.accessors);
-        (node, fallback) = (parts.node, parts.fallback);
-        extensions = parts.extensions.to_vec();
-    }
+    let mut shapes = Shapes::new(leaves, compress, &mut binary)?;
+    let (materials, pictures) = materials(leaves, material, &mut binary);
+    shapes.add_provenance(leaves, compress, &mut binary)?;
     let mut document = json!({
         "asset": {"version": "2.0", "generator": concat!("kiln ", env!("CARGO_PKG_VERSION"))},
         "scene": 0,
         "scenes": [{"nodes": [0]}],
-        "nodes": [node],
-        "meshes": [{"primitives": primitives}],
-        "accessors": accessors,
+        "nodes": [shapes.node],
+        "meshes": [{"primitives": shapes.primitives}],
+        "accessors": shapes.accessors,
+        "materials": materials,
     });
-    let (mut materials, mut pictures) = (Vec::new(), Pictures::default());
-    for (number, leaf) in leaves.iter().enumerate() {
-        let mut surface = json!({
-            "pbrMetallicRoughness": {"metallicFactor": 0, "roughnessFactor": 1},
-            "doubleSided": true,
-        });
-        if let Some(tile) = leaf.tile {
-            surface["name"] = json!(format!("baked.{tile}"));
-        }
-        if let Dress::Texture(file, format) = leaf.dress {
-            let mut add = |file: &[u8], format, slot: &str| {
-                let name = leaf.tile.map(|tile| format!("{slot}.{tile}"));
-                pictures.add(file, format, name, &mut binary)
-            };
-            let base = add(file, format, "base_color");
-            surface["pbrMetallicRoughness"]["baseColorTexture"] = json!({"index": base});
-            finish(&mut surface, material, &mut |picture: &Picture, slot| {
-                add(&picture.files[number], picture.format, slot)
-            });
-        }
-        materials.push(surface);
-    }
-    document["materials"] = json!(materials);
+    let mut extensions = shapes.extensions.to_vec();
     if !pictures.images.is_empty() {
         document["images"] = json!(pictures.images);
         document["samplers"] = json!([{
@@ -254,12 +135,119 @@ pub fn write_leaves(
         document["extensionsRequired"] = json!(extensions);
     }
     let mut buffers = vec![json!({"byteLength": binary.bytes.len()})];
-    buffers.extend(fallback.map(|bytes| {
+    buffers.extend(shapes.fallback.map(|bytes| {
         json!({"byteLength": bytes, "extensions": {"EXT_meshopt_compression": {"fallback": true}}})
     }));
     document["bufferViews"] = json!(binary.views);
     document["buffers"] = json!(buffers);
     container(document.to_string().into_bytes(), binary.bytes)
+}
+
+/// The primitives of all pages, and what they share.
+#[derive(Default)]
+struct Shapes {
+    node: Value,
+    accessors: Vec<Value>,
+    primitives: Vec<Value>,
+    /// Bytes of the uncompressed fallback buffer.
+    fallback: Option<usize>,
+    /// Required extensions.
+    extensions: &'static [&'static str],
+}
+
+impl Shapes {
+    fn new(leaves: &[Leaf<'_>], compress: Compress, binary: &mut Binary) -> Result<Self, GlbError> {
+        let bounds = bounds(leaves.iter().flat_map(|leaf| &leaf.mesh.positions));
+        let mut all = Self::default();
+        for (number, leaf) in leaves.iter().enumerate() {
+            let parts = match compress {
+                Compress::None => plain(leaf, binary),
+                Compress::Meshopt => {
+                    quantised::parts(leaf, bounds, all.fallback.unwrap_or(0), binary)?
+                }
+            };
+            let first = all.accessors.len();
+            let mut primitive = json!({
+                "attributes": {"POSITION": first, "NORMAL": first + 1, parts.attribute: first + 2},
+                "indices": first + 3,
+                "material": number,
+            });
+            if leaf.tangents.is_some() {
+                primitive["attributes"]["TANGENT"] = json!(first + 4);
+            }
+            all.primitives.push(primitive);
+            all.accessors.extend(parts.accessors);
+            (all.node, all.fallback) = (parts.node, parts.fallback);
+            all.extensions = parts.extensions;
+        }
+        Ok(all)
+    }
+
+    /// Adds [`provenance::NAME`] to the pages that have it, as bytes with the stride of four that the format demands.
+    fn add_provenance(
+        &mut self,
+        leaves: &[Leaf<'_>],
+        compress: Compress,
+        binary: &mut Binary,
+    ) -> Result<(), GlbError> {
+        for (leaf, primitive) in leaves.iter().zip(&mut self.primitives) {
+            let Some(shares) = leaf.provenance else {
+                continue;
+            };
+            let elements: Vec<[u8; 4]> = shares.iter().map(|&share| [share, 0, 0, 0]).collect();
+            let accessor = match compress {
+                Compress::None => {
+                    let view = binary.view(elements.as_flattened(), Some(ARRAY_BUFFER));
+                    binary.views[view]["byteStride"] = json!(4);
+                    json!({
+                        "bufferView": view,
+                        "componentType": UNSIGNED_BYTE,
+                        "count": elements.len(),
+                        "type": "SCALAR",
+                        "normalized": true,
+                    })
+                }
+                Compress::Meshopt => {
+                    let plain = self.fallback.get_or_insert(0);
+                    quantised::scalars(&elements, plain, binary)?
+                }
+            };
+            primitive["attributes"][provenance::NAME] = json!(self.accessors.len());
+            self.accessors.push(accessor);
+        }
+        Ok(())
+    }
+}
+
+/// The material of each page, and the pictures of all.
+fn materials(
+    leaves: &[Leaf<'_>],
+    material: &Material,
+    binary: &mut Binary,
+) -> (Vec<Value>, Pictures) {
+    let (mut materials, mut pictures) = (Vec::new(), Pictures::default());
+    for (number, leaf) in leaves.iter().enumerate() {
+        let mut surface = json!({
+            "pbrMetallicRoughness": {"metallicFactor": 0, "roughnessFactor": 1},
+            "doubleSided": true,
+        });
+        if let Some(tile) = leaf.tile {
+            surface["name"] = json!(format!("baked.{tile}"));
+        }
+        if let Dress::Texture(file, format) = leaf.dress {
+            let mut add = |file: &[u8], format, slot: &str| {
+                let name = leaf.tile.map(|tile| format!("{slot}.{tile}"));
+                pictures.add(file, format, name, binary)
+            };
+            let base = add(file, format, "base_color");
+            surface["pbrMetallicRoughness"]["baseColorTexture"] = json!({"index": base});
+            finish(&mut surface, material, &mut |picture: &Picture, slot| {
+                add(&picture.files[number], picture.format, slot)
+            });
+        }
+        materials.push(surface);
+    }
+    (materials, pictures)
 }
 
 /// The growing lists of images and textures, one of each per picture.
@@ -329,17 +317,6 @@ fn finish(surface: &mut Value, material: &Material, add: &mut dyn FnMut(&Picture
     }
 }
 
-struct Parts {
-    attribute: &'static str,
-    /// Accessors of positions, normals, the third attribute, indices, and tangents where there are any.
-    accessors: Vec<Value>,
-    node: Value,
-    /// Bytes of the uncompressed fallback buffer.
-    fallback: Option<usize>,
-    /// Required extensions.
-    extensions: &'static [&'static str],
-}
-
 fn plain(leaf: &Leaf<'_>, binary: &mut Binary) -> Parts {
     let &Leaf {
         ref mesh,
@@ -365,27 +342,7 @@ fn plain(leaf: &Leaf<'_>, binary: &mut Binary) -> Parts {
             ("COLOR_0", colours)
         }
     };
-    // 65535 means primitive restart, so it is no valid 16-bit index.
-    let (indices, index_type) = if vertices <= usize::from(u16::MAX) {
-        let short: Vec<u16> = mesh
-            .triangles
-            .as_flattened()
-            .iter()
-            .map(|&index| index as u16)
-            .collect();
-        (
-            binary.view(bytemuck::cast_slice(&short), Some(ELEMENT_ARRAY_BUFFER)),
-            UNSIGNED_SHORT,
-        )
-    } else {
-        (
-            binary.view(
-                bytemuck::cast_slice(&mesh.triangles),
-                Some(ELEMENT_ARRAY_BUFFER),
-            ),
-            UNSIGNED_INT,
-        )
-    };
+    let (indices, index_type) = indices(mesh, binary);
     let (low, high) = bounds(&mesh.positions);
     let mut position = accessor(positions, "VEC3");
     position["min"] = json!(low);
@@ -410,79 +367,18 @@ fn plain(leaf: &Leaf<'_>, binary: &mut Binary) -> Parts {
     }
 }
 
-/// The growing BIN chunk and its buffer views.
-#[derive(Default)]
-struct Binary {
-    bytes: Vec<u8>,
-    views: Vec<Value>,
-}
-
-impl Binary {
-    /// Appends `bytes`, aligned to four, and returns the index of their view.
-    fn view(&mut self, bytes: &[u8], target: Option<u32>) -> usize {
-        let offset = self.append(bytes);
-        let mut view = json!({"buffer": 0, "byteOffset": offset, "byteLength": bytes.len()});
-        if let Some(target) = target {
-            view["target"] = json!(target);
-        }
-        self.views.push(view);
-        self.views.len() - 1
+/// Writes the indices, as narrow as they may be. Returns their view and type.
+fn indices(mesh: &Mesh, binary: &mut Binary) -> (usize, u32) {
+    // 65535 means primitive restart, so it is no valid 16-bit index.
+    if mesh.positions.len() <= usize::from(u16::MAX) {
+        let corners = mesh.triangles.as_flattened().iter();
+        let short: Vec<u16> = corners.map(|&index| index as u16).collect();
+        let view = binary.view(bytemuck::cast_slice(&short), Some(ELEMENT_ARRAY_BUFFER));
+        return (view, UNSIGNED_SHORT);
     }
-
-    /// Appends `bytes`, aligned to four, and returns their offset.
-    fn append(&mut self, bytes: &[u8]) -> usize {
-        let offset = self.bytes.len();
-        self.bytes.extend_from_slice(bytes);
-        pad(&mut self.bytes, 0);
-        offset
-    }
-}
-
-fn container(mut json: Vec<u8>, binary: Vec<u8>) -> Result<Vec<u8>, GlbError> {
-    pad(&mut json, b' ');
-    let total = 12 + 8 + json.len() + 8 + binary.len();
-    let length = u32::try_from(total).map_err(|_too_long| GlbError::TooLong(total as u64))?;
-    let mut file = Vec::with_capacity(total);
-    file.extend_from_slice(b"glTF");
-    file.extend_from_slice(&2_u32.to_le_bytes());
-    file.extend_from_slice(&length.to_le_bytes());
-    for (kind, bytes) in [(b"JSON", json), (b"BIN\0", binary)] {
-        // Below `length`, so it fits.
-        file.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
-        file.extend_from_slice(kind);
-        file.extend_from_slice(&bytes);
-    }
-    Ok(file)
-}
-
-fn pad(bytes: &mut Vec<u8>, with: u8) {
-    bytes.resize(bytes.len().next_multiple_of(4), with);
-}
-
-/// Scales to unit length, as the format demands. A zero normal becomes +y.
-pub(super) fn unit(normal: [f32; 3]) -> [f32; 3] {
-    let length = normal
-        .iter()
-        .map(|&x| f64::from(x) * f64::from(x))
-        .sum::<f64>()
-        .sqrt();
-    if length > 1e-6 {
-        normal.map(|x| (f64::from(x) / length) as f32)
-    } else {
-        [0.0, 1.0, 0.0]
-    }
-}
-
-fn bounds<'a>(points: impl IntoIterator<Item = &'a [f32; 3]>) -> ([f32; 3], [f32; 3]) {
-    points.into_iter().fold(
-        ([f32::INFINITY; 3], [f32::NEG_INFINITY; 3]),
-        |(low, high), point| {
-            let pick = |ends: [f32; 3], pick: fn(f32, f32) -> f32| {
-                std::array::from_fn(|k| pick(ends[k], point[k]))
-            };
-            (pick(low, f32::min), pick(high, f32::max))
-        },
-    )
+    let long = bytemuck::cast_slice(&mesh.triangles);
+    let view = binary.view(long, Some(ELEMENT_ARRAY_BUFFER));
+    (view, UNSIGNED_INT)
 }
 
 #[cfg(test)]

@@ -21,9 +21,9 @@ use rayon::prelude::*;
 pub use self::basis::BasisError;
 use self::container::{Contents, Model};
 pub(super) use self::mips::{Level, chain};
-use super::png::Kind;
-use crate::pace;
-use crate::progress::{each, expect, unit};
+use crate::image::png::Kind;
+use crate::worker::pace;
+use crate::worker::progress::{each, expect, unit};
 
 /// Rows of a band, a multiple of a block's.
 const BAND: usize = 64;

@@ -17,8 +17,9 @@
 
 use proto::table::maps::{CODE_GUTTER, CODE_OBSERVED, CODE_SEEN, CODE_UNSEEN, Maps};
 
-use super::png::{self, PngError};
-use super::preview::{ORIGINS, heat};
+use super::preview::ORIGINS;
+use crate::image::png::{self, PngError};
+use crate::image::sheet::tile::heat;
 
 /// Width of the gutter that repeats the chart's codes, in texels.
 const RIM: usize = 2;

@@ -18,11 +18,11 @@ use proto::table::{Layer, LayerTexture, Mesh, Provenance, Texture};
 
 use super::pages::Sheets;
 use super::picture::{self, TextureError};
-use super::png::Kind;
 use super::relief::relief;
-use crate::pace;
-use crate::progress::{Progress, each};
-use crate::run::internal;
+use crate::image::png::Kind;
+use crate::worker::failure::internal;
+use crate::worker::pace;
+use crate::worker::progress::{Progress, each};
 
 /// Opacity from here on counts as full.
 const WHOLE: u8 = 250;

@@ -11,8 +11,7 @@ use proto::job::Compress;
 use proto::pages::Pages;
 use proto::table::Mesh;
 
-use super::glb::quantised;
-use super::part::part;
+use super::part::{order, part};
 use super::picture::Encoded;
 
 /// Texels as files hold them.
@@ -47,7 +46,7 @@ pub fn arrange(mesh: Mesh, pages: Pages, compress: Compress) -> Arranged {
         let (mesh, from) = match compress {
             Compress::None => (mesh, None),
             Compress::Meshopt => {
-                let (mesh, from) = quantised::order(&mesh);
+                let (mesh, from) = order(&mesh);
                 (mesh, Some(from))
             }
         };
@@ -73,7 +72,7 @@ pub fn arrange(mesh: Mesh, pages: Pages, compress: Compress) -> Arranged {
         }
         let (mut part, mut from) = part(&mesh, triangles);
         if compress == Compress::Meshopt {
-            let (ordered, first) = quantised::order(&part);
+            let (ordered, first) = order(&part);
             from = first.iter().map(|&vertex| from[vertex as usize]).collect();
             part = ordered;
         }

@@ -12,11 +12,11 @@ use proto::job::TextureFormat;
 use webp::{Encoder, PixelLayout, WebPConfig};
 
 use super::ktx2::{self, Coding, Ktx2Error, Made};
-use super::png::{self, Kind, PngError};
-use crate::pace;
+use crate::image::png::{self, Kind, PngError};
 use crate::prepare::picture::ktx2::Texture;
 use crate::prepare::picture::{self, Picture};
-use crate::progress::unit;
+use crate::worker::pace;
+use crate::worker::progress::unit;
 
 /// Lowest PSNR of a lossy picture in dB. The lowest quality exceeds it even on noise; swapped channels or rows do not.
 const LEAST_DB: f64 = 8.0;

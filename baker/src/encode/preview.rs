@@ -11,35 +11,21 @@
 //! No cell is larger than [`CELL`] pixels, which bounds the sheet. Pictures are averaged down in linear light. Small
 //! ones are enlarged by integer factors, so that their pixels stay visible.
 
-pub(crate) mod canvas;
-mod font;
-pub(crate) mod tile;
-
 use proto::message::ViewScore;
 use proto::table::{Mesh, Provenance, Texture, View};
 
-use super::Skin;
 use super::material::Material;
-use super::measure::{self, Pixel};
-use super::png::{self, PngError};
 use super::refined::Taken;
-use canvas::Canvas;
-pub(crate) use tile::heat;
-use tile::{Shrink, Tile};
+use super::skin::Skin;
+use crate::image::measure::{self, Pixel};
+use crate::image::png::{self, PngError};
+use crate::image::sheet::canvas::Canvas;
+use crate::image::sheet::tile::{self, Shrink, Tile};
+use crate::image::sheet::{
+    BACKGROUND, CELL, ERROR_GAIN, FAINT, GAP, LINE, MARGIN, TEXT, draw_scale,
+};
 
-/// Largest edge of a picture on the sheet, in pixels.
-pub(crate) const CELL: usize = 384;
-pub(crate) const GAP: usize = 14;
-pub(crate) const MARGIN: usize = 20;
-/// Height of a line of text with its spacing.
-pub(crate) const LINE: usize = 22;
 const ROWS: usize = 3;
-pub(crate) const TEXT: [u8; 3] = [225; 3];
-pub(crate) const FAINT: [u8; 3] = [150; 3];
-pub(crate) const BACKGROUND: [u8; 3] = [24; 3];
-
-/// Factor by which errors are brightened.
-pub(crate) const ERROR_GAIN: f32 = 8.0;
 
 /// Origins of texels: colour (distinct for colour-blind readers too) and name.
 pub(super) const ORIGINS: [(Provenance, [u8; 3], &str); 4] = [
@@ -287,21 +273,6 @@ fn draw_material(canvas: &mut Canvas, mut y: usize, edge: usize, material: &Mate
     y
 }
 
-/// The colour scale of the error, in 8-bit steps.
-pub(crate) fn draw_scale(canvas: &mut Canvas, [x, y]: [usize; 2]) {
-    const WIDTH: usize = 150;
-    canvas.text([x, y], "0", FAINT);
-    for k in 0..WIDTH {
-        canvas.fill(
-            [x + 18 + k, y],
-            [1, 14],
-            heat(k as f32 / (WIDTH - 1) as f32),
-        );
-    }
-    let full = 255.0 / ERROR_GAIN;
-    canvas.text([x + 18 + WIDTH + 6, y], &format!("{full:.0}/255"), FAINT);
-}
-
 fn draw_figures(
     canvas: &mut Canvas,
     [x, mut y]: [usize; 2],
@@ -359,8 +330,8 @@ fn draw_scores(canvas: &mut Canvas, [x, mut y]: [usize; 2], holdout: &[ViewScore
 mod tests {
     use proto::job::Blend;
 
-    use super::super::measure::tests::scene;
     use super::*;
+    use crate::image::measure::tests::scene;
 
     fn sheet(holdout: bool, damage: u8) -> Vec<u8> {
         let (mesh, texture, mut view) = scene();
@@ -373,8 +344,7 @@ mod tests {
             &mesh,
             (&texture).into(),
             &view,
-            Blend::Linear,
-            1.0,
+            (Blend::Linear, 1.0),
             Some(&mut |pixel| row.add(pixel)),
             |_| {},
         );

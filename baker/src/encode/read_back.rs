@@ -7,21 +7,20 @@
 use std::borrow::Cow;
 use std::os::fd::OwnedFd;
 
-use proto::blob::sha256;
 use proto::job::AlphaMode;
-use proto::message::{Failure, Refusal, Root};
+use proto::message::{Refusal, Root};
 use proto::table::Mesh;
 use rayon::prelude::*;
 use serde_json::Value;
 
+use super::glb::container::chunks;
 use super::material::Material;
 use super::pages::{Leaf, Sheets};
-use super::{picture, png};
-use crate::prepare::folder::{Files, Folder, FolderError};
+use super::picture;
+use crate::image::survey::weld;
 use crate::prepare::load::{self, LoadError, Picture, RawMesh};
-use crate::progress::Progress;
-use crate::run::internal;
-use crate::survey::weld;
+use crate::worker::folder::{Files, Folder, FolderError};
+use crate::worker::progress::Progress;
 
 /// Why a file does not count.
 #[derive(Debug, thiserror::Error)]
@@ -35,29 +34,9 @@ pub enum ReadBackError {
     /// It holds another texture.
     #[error("the finished file reads back with another texture")]
     Texture,
-    /// It holds other bytes than those that were checked.
-    #[error("the finished file reads back with other bytes")]
-    Bytes,
     /// A slot of its material is not as it was made.
     #[error("the finished file reads back with another {0}")]
     Slot(&'static str),
-}
-
-/// What a file that was read before it was handed over is held against: the same bytes.
-pub fn unchanged(file: &[u8]) -> impl FnOnce(&[u8]) -> Result<(), Failure> + use<> {
-    let written = sha256(file);
-    move |back| match sha256(back) == written {
-        true => Ok(()),
-        false => Err(internal(&ReadBackError::Bytes)),
-    }
-}
-
-/// Decodes a PNG to its end.
-///
-/// # Errors
-/// It does not decode.
-pub fn picture(file: &[u8]) -> Result<(), Failure> {
-    png::decode(file).map_err(|error| internal(&error))
 }
 
 /// How far what is read may be from what was written.
@@ -235,20 +214,6 @@ fn read_leaf(
     Ok(())
 }
 
-/// JSON and BIN chunks of a GLB written by this crate.
-fn chunks(bytes: &[u8]) -> Option<(Value, &[u8])> {
-    let rest = bytes.strip_prefix(b"glTF\x02\0\0\0")?.get(4..)?;
-    let take = |rest: &[u8]| -> Option<usize> {
-        let length = rest.first_chunk::<4>()?;
-        usize::try_from(u32::from_le_bytes(*length)).ok()
-    };
-    let length = take(rest)?;
-    let json = rest.get(8..8 + length)?;
-    let rest = rest.get(8 + length..)?;
-    let length = take(rest)?;
-    Some((serde_json::from_slice(json).ok()?, rest.get(8..8 + length)?))
-}
-
 /// The file of a texture's picture.
 fn picture_of<'a>(document: &Value, binary: &'a [u8], texture: &Value) -> Option<&'a [u8]> {
     let number = |value: &Value| usize::try_from(value.as_u64()?).ok();
@@ -298,9 +263,10 @@ mod tests {
     use proto::job::{Compress, Container, Form, TextureFormat};
 
     use super::super::glb::{self, Dress, quantised};
+    use super::super::part::order;
     use super::super::{obj, ply};
     use super::*;
-    use crate::progress::Silent;
+    use crate::worker::progress::Silent;
 
     /// A wavy grid of 20×20 squares, its left and right halves apart in the texture.
     fn grid() -> Mesh {
@@ -372,7 +338,7 @@ mod tests {
             let back = check(&plain, &mesh, Some(held), Tolerance::NONE, "a.glb").unwrap();
             assert_eq!(back.triangles.len(), 800);
 
-            let (mesh, _) = quantised::order(&mesh);
+            let (mesh, _) = order(&mesh);
             let tolerance = Tolerance {
                 position: quantised::position_error(&mesh),
                 uv: quantised::UV_ERROR,

@@ -4,7 +4,7 @@ use proto::blob::BlobFile;
 use proto::message::{Code, Failure};
 use proto::table::{Refined, View};
 
-use crate::run::internal;
+use crate::worker::failure::internal;
 
 /// The cameras and exposures of the fit; none where it took all as given.
 #[derive(Debug, Default)]
@@ -80,8 +80,9 @@ mod tests {
     use proto::message::ViewScore;
     use proto::table::{Camera, RefinedView};
 
-    use super::super::measure::{compare, tests::scene};
     use super::*;
+    use crate::image::measure::compare;
+    use crate::image::measure::tests::scene;
 
     /// The view of the scene with a camera off by two pixels and darker by a fifth, and the refinement that undoes
     /// both.
@@ -95,7 +96,7 @@ mod tests {
         };
         view.camera.translation[0] += 2.0;
         for channel in view.pixels.iter_mut().flat_map(|pixel| &mut pixel[..3]) {
-            use crate::render::srgb::{decode, encode};
+            use crate::image::render::srgb::{decode, encode};
             let light = 0.8 * decode(f32::from(*channel) / 255.0);
             *channel = (encode(light) * 255.0).round() as u8;
         }
@@ -106,7 +107,7 @@ mod tests {
     fn score(view: &View, gain: f32) -> ViewScore {
         let (mesh, texture, _) = scene();
         let paint = (&texture).into();
-        compare(&mesh, paint, view, Blend::Linear, gain, None, |_| {})
+        compare(&mesh, paint, view, (Blend::Linear, gain), None, |_| {})
     }
 
     #[test]

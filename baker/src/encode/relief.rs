@@ -14,9 +14,9 @@ use proto::table::{Mesh, unpack_normal};
 use rayon::prelude::*;
 
 use super::glb::unit;
-use crate::progress::unit as work;
-use crate::render::{Image, Textures};
-use crate::survey::{NOTHING, cover};
+use crate::image::render::{Image, Textures};
+use crate::image::survey::{NOTHING, cover};
+use crate::worker::progress::unit as work;
 
 /// Distance in texels from the seen ones over which the fill fades to 1/e.
 const FADE: f32 = 8.0;

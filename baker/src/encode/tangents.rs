@@ -9,7 +9,7 @@ use bevy_mikktspace::{Geometry, TangentSpace, generate_tangents};
 use proto::table::Mesh;
 
 use super::glb::unit;
-use crate::progress::unit as work;
+use crate::worker::progress::unit as work;
 
 struct Corners<'a> {
     mesh: &'a Mesh,

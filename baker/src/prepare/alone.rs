@@ -1,13 +1,13 @@
 //! The readers of views without session, folder or pool: bytes in memory → what prepare makes of them. For the fuzz
-//! targets. Meshes have [`super::load::read`], which takes any [`super::folder::Files`].
+//! targets. Meshes have [`super::load::read`], which takes any [`crate::worker::folder::Files`].
 
 use proto::limits::MAX_COLMAP_FILE_BYTES;
 use proto::message::{Code, Failure, Root};
 use proto::table::{Camera, LayeredView};
 
-use super::folder::{Files, Folder};
 use super::transforms::{self, Frame, Problem};
 use super::{colmap, picture, views};
+use crate::worker::folder::{Files, Folder};
 
 /// A decoded picture.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,21 +18,20 @@ pub struct Decoded {
     pub height: u32,
     /// Row-major from the top; sRGB with straight alpha.
     pub pixels: Vec<[u8; 4]>,
-    /// Some pixel is not opaque.
+    /// Whether some pixel is not opaque.
     pub has_alpha: bool,
 }
 
-/// How many pixels the header of a picture promises; none of what is no picture that is read.
+/// Number of pixels by the header of a picture; `None` if the bytes are not a supported picture.
 #[must_use]
 pub fn pixels(bytes: &[u8]) -> Option<usize> {
     picture::probe(bytes).ok().map(picture::Header::pixels)
 }
 
-/// Reads the first `most` views of the file `name`, of any kind, for a mesh with these vertices: all that is done to a view before
-/// it is handed on.
+/// Reads and fully prepares the first `most` views of the file `name`, of any kind, for a mesh with these vertices.
 ///
 /// # Errors
-/// What the user is told.
+/// The failure to report to the user.
 pub fn read_views(
     files: &dyn Files,
     name: &str,
@@ -42,11 +41,11 @@ pub fn read_views(
     views::first(&Folder::new(files, Root::Views), name, positions, most)
 }
 
-/// Decodes a PNG, JPEG or WebP, unless its header promises more than `most` pixels: the reader's own bound is far above
-/// what can be tried many times a second.
+/// Decodes a PNG, JPEG or WebP, unless its header states more than `most` pixels. The reader's own limit is too large
+/// for fuzzing.
 ///
 /// # Errors
-/// What the user is told.
+/// The failure to report to the user.
 pub fn decode_picture(bytes: &[u8], most: usize) -> Result<Decoded, Failure> {
     let failure = |error: picture::PictureError| Failure {
         code: error.code(),
@@ -73,7 +72,7 @@ pub fn decode_picture(bytes: &[u8], most: usize) -> Result<Decoded, Failure> {
 /// Reads a `transforms.json` into cameras; all its pictures have `size` (width, height).
 ///
 /// # Errors
-/// What the user is told.
+/// The failure to report to the user.
 pub fn read_cameras(bytes: &[u8], size: [u32; 2]) -> Result<Vec<Camera>, Failure> {
     let read = transforms::parse(bytes).map_err(|error| Failure {
         code: error.code(),
@@ -86,7 +85,7 @@ pub fn read_cameras(bytes: &[u8], size: [u32; 2]) -> Result<Vec<Camera>, Failure
 /// Reads a COLMAP model whose images are in the file `name` into cameras; all its pictures have `size`.
 ///
 /// # Errors
-/// What the user is told.
+/// The failure to report to the user.
 pub fn read_model(files: &dyn Files, name: &str, size: [u32; 2]) -> Result<Vec<Camera>, Failure> {
     let folder = Folder::new(files, Root::Views);
     let opened = folder.open(name, MAX_COLMAP_FILE_BYTES);

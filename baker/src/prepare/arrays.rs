@@ -30,7 +30,7 @@ mod views;
 
 use proto::limits::MAX_ARRAYS_HEADER_BYTES;
 
-use super::folder::{FolderError, Opened};
+use crate::worker::folder::{FolderError, Opened};
 pub use error::{ArraysError, Problem};
 pub(super) use mesh::read as read_mesh;
 pub(super) use views::ArrayViews;

@@ -1,4 +1,4 @@
-//! Triangles as read → a surface: each point once, no triangle without area, none twice.
+//! Cleans triangles as read: each point once, no triangle without area, none twice.
 //!
 //! Points are merged if their coordinates are bitwise equal (−0 counts as 0), so nothing moves. Texture coordinates
 //! stay with the corners, so seams do not cut the surface. A triangle has no area if it is thinner than the grid on
@@ -7,10 +7,11 @@
 
 use std::collections::HashMap;
 
+use kiln_atlas::surface::edges;
 use proto::message::{Code, Failure};
 
 use crate::prepare::load::RawMesh;
-use crate::progress::ticked;
+use crate::worker::progress::ticked;
 
 /// Height below which a triangle has no area, as a share of the mesh's diagonal: f32 spacing at the mesh's size is 2⁻²⁴
 /// of it, and rounding moves two corners.
@@ -198,28 +199,6 @@ impl Points {
         }
         *known
     }
-}
-
-/// Number of triangles of each edge, in no particular order.
-pub(crate) fn edges(triangles: &[[u32; 3]]) -> impl Iterator<Item = usize> {
-    let mut edges: Vec<u64> = Vec::with_capacity(triangles.len() * 3);
-    for [a, b, c] in ticked(triangles.iter()) {
-        edges.extend(
-            [(a, b), (b, c), (c, a)]
-                .map(|(a, b)| u64::from(*a.min(b)) << 32 | u64::from(*a.max(b))),
-        );
-    }
-    edges.sort_unstable();
-    let mut at = 0;
-    std::iter::from_fn(move || {
-        let edge = edges.get(at)?;
-        let count = edges[at..]
-            .iter()
-            .take_while(|other| *other == edge)
-            .count();
-        at += count;
-        Some(count)
-    })
 }
 
 #[cfg(test)]

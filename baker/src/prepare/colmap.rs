@@ -1,4 +1,4 @@
-//! A COLMAP model, `cameras` and `images` in text or binary → [`Frame`]s, as from `transforms.json`.
+//! Reads a COLMAP model (`cameras` and `images`, text or binary) as [`Frame`]s, like `transforms.json`.
 //!
 //! ```text
 //!   cameras.bin   count, then each: id u32, model i32, width u64, height u64, parameters f64
@@ -21,81 +21,18 @@ mod stream;
 #[cfg(test)]
 mod tests;
 mod text;
+mod wrong;
 
 use std::collections::HashMap;
 
-use proto::limits::{MAX_COLMAP_FILE_BYTES, MAX_COORDINATE, MAX_VIEWS};
-use proto::message::{Code, Failure};
+use proto::limits::{MAX_COLMAP_FILE_BYTES, MAX_COORDINATE};
+use proto::message::Failure;
 
-use super::folder::{Folder, FolderError, Opened};
 use super::transforms::{Frame, FrameLayers, Lens, Pose};
-use lens::Model;
+use crate::worker::folder::{Folder, Opened};
+use lens::Camera;
 use stream::Stream;
-
-/// Upper bound of cameras: one for each image that COLMAP tried, registered or not.
-const MAX_CAMERAS: usize = 16 * MAX_VIEWS;
-
-#[derive(Debug)]
-struct Camera {
-    model: Model,
-    size: [f64; 2],
-    parameters: Vec<f64>,
-}
-
-#[derive(Debug)]
-struct Image {
-    id: u64,
-    quaternion: [f64; 4],
-    translation: [f64; 3],
-    camera: u64,
-    name: String,
-}
-
-/// What is wrong with a file. The message puts the file's name before it.
-#[derive(Debug)]
-struct Wrong {
-    code: Code,
-    text: String,
-    hint: &'static str,
-}
-
-type Read<T> = Result<T, Wrong>;
-
-/// Hint for unsupported lenses.
-const UNDISTORT: &str =
-    "run colmap image_undistorter, and give the model and the pictures that it writes";
-
-impl Wrong {
-    fn new(text: impl Into<String>) -> Self {
-        Self {
-            code: Code::InvalidAsset,
-            text: text.into(),
-            hint: "have COLMAP write the model again (colmap model_converter)",
-        }
-    }
-
-    fn ends(within: &str) -> Self {
-        Self::new(format!("ends in the middle of {within}"))
-    }
-
-    fn failure(self, file: &str) -> Failure {
-        Failure {
-            code: self.code,
-            message: format!("{file}: {}", self.text),
-            hint: self.hint.to_owned(),
-        }
-    }
-}
-
-impl From<FolderError> for Wrong {
-    fn from(error: FolderError) -> Self {
-        Self {
-            code: error.code(),
-            text: error.to_string(),
-            hint: "",
-        }
-    }
-}
+use wrong::{Image, Read, Wrong};
 
 /// Whether `name` is a model's file of images.
 pub(crate) fn is_model(name: &str) -> bool {
@@ -219,25 +156,4 @@ fn pose(quaternion: [f64; 4], translation: [f64; 3]) -> Result<Pose, String> {
         ],
         translation,
     })
-}
-
-/// Checks a count of records of at least `least` bytes each against the bytes `left` and the bound `most`.
-fn believed(count: u64, most: usize, what: &str, least: u64, left: u64) -> Read<usize> {
-    if count > left / least {
-        return Err(Wrong::new(format!(
-            "promises {count} {what}, for which it is too short"
-        )));
-    }
-    match usize::try_from(count) {
-        Ok(count) if count <= most => Ok(count),
-        _ => Err(too_many(count, most, what)),
-    }
-}
-
-fn too_many(count: u64, most: usize, what: &str) -> Wrong {
-    Wrong {
-        code: Code::LimitExceeded,
-        text: format!("has {count} {what}, more than the {most} that are taken"),
-        hint: "leave out images (colmap image_deleter); a few hundred are enough for any object",
-    }
 }

@@ -29,6 +29,10 @@ pub enum Class {
     Other,
 }
 
+/// An STL file, binary or text; an OFF file.
+pub(crate) const STL_MESH: &str = "a mesh (STL)";
+pub(crate) const OFF_MESH: &str = "a mesh (OFF)";
+
 const UNPACK: &str = "unpack it and give the file inside";
 const AGAIN: &str = "the download failed or asked for a login: download the file again";
 const LINK: &str = "the copy wrote links as text (git without core.symlinks, an unpacker): copy again and follow links";
@@ -37,7 +41,7 @@ const PICTURES: &str = "convert the pictures to PNG, JPEG or WebP";
 const CAMERAS: &str = "convert it to transforms.json (ns-process-data) or export a COLMAP model";
 
 /// Magic bytes at an offset.
-const MAGIC: [(usize, &[u8], &str, Class, &str); 41] = [
+const MAGIC: [(usize, &[u8], &str, Class, &str); 44] = [
     (0, b"glTF", "a mesh (GLB)", Class::Mesh, ""),
     (0, b"ply\n", "a mesh (PLY)", Class::Mesh, ""),
     (0, b"ply\r", "a mesh (PLY)", Class::Mesh, ""),
@@ -99,6 +103,9 @@ const MAGIC: [(usize, &[u8], &str, Class, &str); 41] = [
         PICTURES,
     ),
     (0, b"qoif", "a QOI picture", Class::Picture, PICTURES),
+    (0, b"P3", "a PNM picture", Class::Picture, PICTURES),
+    (0, b"P5", "a PNM picture", Class::Picture, PICTURES),
+    (0, b"P6", "a PNM picture", Class::Picture, PICTURES),
     (0, b"8BPS", "a Photoshop file", Class::Picture, PICTURES),
     (0, b"\xFF\x0A", "a JPEG XL", Class::Picture, PICTURES),
     (0, b"\0\0\0\x0CJXL ", "a JPEG XL", Class::Picture, PICTURES),
@@ -146,9 +153,9 @@ const WORDS: [(&str, &str, Class, &str); 7] = [
     ("<!doctype html", "a web page (HTML)", Class::Other, AGAIN),
     ("<html", "a web page (HTML)", Class::Other, AGAIN),
     ("# bundle file", "a Bundler file", Class::Cameras, CAMERAS),
-    ("solid ", "a mesh (STL)", Class::Mesh, ""),
-    ("off\n", "a mesh (OFF)", Class::Mesh, ""),
-    ("off\r", "a mesh (OFF)", Class::Mesh, ""),
+    ("solid ", STL_MESH, Class::Mesh, ""),
+    ("off\n", OFF_MESH, Class::Mesh, ""),
+    ("off\r", OFF_MESH, Class::Mesh, ""),
 ];
 
 /// Programs whose XML begins so after its declaration, by a word near its start.
@@ -185,7 +192,7 @@ pub fn recognise(bytes: &[u8]) -> Option<Foreign> {
         return Some(Foreign { what, class, hint });
     }
     if is_binary_stl(bytes) {
-        let (what, class, hint) = ("a mesh (STL)", Class::Mesh, "");
+        let (what, class, hint) = (STL_MESH, Class::Mesh, "");
         return Some(Foreign { what, class, hint });
     }
     text(bytes)

@@ -1,4 +1,4 @@
-//! A mesh file of any kind → [`RawMesh`]: one triangle list in world coordinates, every number checked.
+//! Reads a mesh file of any kind as a [`RawMesh`]: one triangle list in world coordinates, every number checked.
 //!
 //! The first bytes tell the kind, else the name. After [`read`] every corner names an existing vertex, and every vertex
 //! that a triangle uses has finite coordinates within [`MAX_COORDINATE`]. Unused vertices may hold anything. Counts in
@@ -9,11 +9,11 @@ use proto::limits::{
 };
 use proto::message::{Code, Failure, Phase};
 
-use crate::pace;
 use crate::prepare::arrays;
-use crate::prepare::folder::{Folder, FolderError};
 use crate::prepare::foreign::{self, Class, Foreign};
-use crate::progress::{Progress, each};
+use crate::worker::folder::{Folder, FolderError};
+use crate::worker::pace;
+use crate::worker::progress::{Progress, each};
 
 mod gltf;
 
@@ -32,50 +32,16 @@ mod off;
 mod stl;
 
 mod corners;
+mod raw;
 
 pub use self::gltf::GltfError;
 pub(crate) use self::gltf::painted::{Picture, Pictures};
 pub use self::obj::ObjError;
 pub use self::off::OffError;
 pub use self::ply::PlyError;
+pub use self::raw::{NoUvs, RawMesh};
 pub use self::stl::StlError;
 pub use crate::prepare::arrays::{ArraysError, Problem as TensorProblem};
-
-/// The triangles of a file, as read.
-#[derive(Clone, Debug, PartialEq)]
-pub struct RawMesh {
-    /// World positions.
-    pub positions: Vec<[f32; 3]>,
-    /// One texture coordinate per position, glTF convention (v down), or why there is none to use.
-    pub uvs: Result<Vec<[f32; 2]>, NoUvs>,
-    /// Corners as vertex indices.
-    pub triangles: Vec<[u32; 3]>,
-}
-
-/// Why a file's texture coordinates cannot be used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NoUvs {
-    /// They were not asked for.
-    #[error("texture coordinates were not read")]
-    NotAsked,
-    /// The file has none.
-    #[error("the mesh has no texture coordinates")]
-    Absent,
-    /// Some triangles have them, others do not.
-    #[error("only a part of the mesh has texture coordinates")]
-    PartlyAbsent,
-    /// Some triangles lack the set that was asked for.
-    #[error("not all of the mesh has texture coordinates of the set that --uv-set names")]
-    NoSuchSet,
-    /// Materials use different sets, made for different textures.
-    #[error(
-        "its materials use texture coordinates of different sets, {0} and {1}, and one texture has one"
-    )]
-    Sets(u32, u32),
-    /// The material transforms them, differently for each texture.
-    #[error("the material transforms the texture coordinates (KHR_texture_transform)")]
-    Transformed,
-}
 
 /// Why a mesh file is refused.
 #[derive(Debug, thiserror::Error)]
@@ -90,10 +56,10 @@ pub enum LoadError {
     #[error("is neither glTF, nor PLY, OBJ, STL, OFF or safetensors")]
     UnknownKind,
     /// A file of another kind.
-    #[error("{0}, not a mesh that is read")]
+    #[error("{0}, which is not read as a mesh")]
     Foreign(Foreign),
     /// A list of views.
-    #[error("lists views: it is no mesh")]
+    #[error("lists views, and is not a mesh")]
     Views,
     /// Not glTF, where textures are wanted.
     #[error("is no glTF: only of GLB and glTF files are textures read")]
@@ -357,8 +323,8 @@ fn kind(bytes: &[u8], name: &str) -> Result<Kind, LoadError> {
         }
     } else if let Some(foreign) = foreign::recognise(bytes) {
         match foreign.what {
-            "a mesh (STL)" => Ok(Kind::Stl),
-            "a mesh (OFF)" => Ok(Kind::Off),
+            foreign::STL_MESH => Ok(Kind::Stl),
+            foreign::OFF_MESH => Ok(Kind::Off),
             _ => Err(LoadError::Foreign(foreign)),
         }
     } else {
@@ -445,8 +411,8 @@ pub(crate) mod tests {
     use proto::message::Root;
 
     use super::*;
-    use crate::prepare::folder::Local;
-    use crate::progress::Silent;
+    use crate::worker::folder::Local;
+    use crate::worker::progress::Silent;
 
     /// Writes the files into a fresh folder and reads the first one as a mesh.
     pub(crate) fn read_files(

@@ -1,9 +1,12 @@
-//! Normals and area of a surface, and the vector arithmetic that prepare needs.
+//! Normals of a surface, with the area and the vector arithmetic that prepare needs.
 //!
 //! A triangle counts by its angle at the point (Thürmer and Wüthrich, 1998), so normals do not depend on the
 //! triangulation.
 
-use crate::progress::ticked;
+pub(crate) use kiln_atlas::surface::surface_area;
+pub(crate) use kiln_raster::vector::{cross, sub, unit};
+
+use crate::worker::progress::ticked;
 
 /// Unit normals of the points: the mean of the triangles around, weighted by angle.
 pub(crate) fn point_normals(positions: &[[f32; 3]], triangles: &[[u32; 3]]) -> Vec<[f32; 3]> {
@@ -43,42 +46,6 @@ pub(crate) fn point_normals(positions: &[[f32; 3]], triangles: &[[u32; 3]]) -> V
             }
         })
         .collect()
-}
-
-pub(crate) fn surface_area(positions: &[[f32; 3]], triangles: &[[u32; 3]]) -> f64 {
-    let double = |corners: &[u32; 3]| {
-        let [a, b, c] = corners.map(|point| positions[point as usize].map(f64::from));
-        cross(sub(b, a), sub(c, a))
-            .iter()
-            .map(|x| x * x)
-            .sum::<f64>()
-            .sqrt()
-    };
-    ticked(triangles.iter()).map(double).sum::<f64>() / 2.0
-}
-
-pub(crate) fn sub(a: [f64; 3], b: [f64; 3]) -> [f64; 3] {
-    [a[0] - b[0], a[1] - b[1], a[2] - b[2]]
-}
-
-pub(crate) fn cross(a: [f64; 3], b: [f64; 3]) -> [f64; 3] {
-    [
-        a[1] * b[2] - a[2] * b[1],
-        a[2] * b[0] - a[0] * b[2],
-        a[0] * b[1] - a[1] * b[0],
-    ]
-}
-
-/// The vector scaled to length one; none for a zero vector.
-pub(crate) fn unit(v: [f64; 3]) -> Option<[f64; 3]> {
-    // Scaled first: squares leave f64 only far beyond our bounds, but that costs nothing to avoid.
-    let largest = v.iter().fold(0.0f64, |largest, x| largest.max(x.abs()));
-    if !(largest > 0.0 && largest.is_finite()) {
-        return None;
-    }
-    let scaled = v.map(|x| x / largest);
-    let length = scaled.iter().map(|x| x * x).sum::<f64>().sqrt();
-    Some(scaled.map(|x| x / length))
 }
 
 #[cfg(test)]

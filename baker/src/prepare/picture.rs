@@ -1,4 +1,4 @@
-//! PNG, JPEG or WebP, told by content and not by name → 8-bit sRGB with straight alpha.
+//! Decodes PNG, JPEG or WebP, recognised by content, not by name, to 8-bit sRGB with straight alpha.
 //!
 //! The size is read from the header and checked before any decoder runs, so a picture costs at most what
 //! [`proto::limits`] allows. A truncated picture or one with a wrong checksum is refused: half a picture would be baked
@@ -15,18 +15,17 @@
 //! - Of an animated PNG the default picture is used.
 //! - CMYK, 12-bit and lossless JPEG and animated WebP are refused.
 
+mod error;
 mod jpeg;
 pub(crate) mod ktx2;
+mod pixels;
 mod png;
 mod probe;
 #[cfg(test)]
 mod tests;
 mod webp;
 
-use proto::limits::{MAX_VIEW_EDGE, MAX_VIEW_PIXELS};
-use proto::message::Code;
-
-use crate::prepare::foreign::Foreign;
+pub(crate) use error::PictureError;
 pub(crate) use probe::{Format, Header, probe};
 
 /// A decoded picture.
@@ -40,62 +39,6 @@ pub(crate) struct Picture {
     pub(crate) has_alpha: bool,
     /// EXIF asks a viewer to rotate or mirror the picture.
     pub(crate) turned: bool,
-}
-
-/// Why a picture is refused.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum PictureError {
-    #[error("the file is empty")]
-    Empty,
-    #[error("is no picture")]
-    Unknown,
-    /// A format that is not read.
-    #[error("is {0}, which is not read")]
-    Format(&'static str),
-    /// No picture, but something known.
-    #[error(transparent)]
-    Foreign(Foreign),
-    /// An unsupported variant of a format.
-    #[error("is {0}, which is not supported")]
-    Flavour(&'static str),
-    #[error("is {width}x{height} pixels large")]
-    NoPixels {
-        /// In pixels, as the height.
-        width: u32,
-        height: u32,
-    },
-    #[error(
-        "is {width}x{height} pixels large, more than {MAX_VIEW_EDGE} on an edge or {MAX_VIEW_PIXELS} in all"
-    )]
-    TooLarge {
-        /// In pixels, as the height.
-        width: u32,
-        height: u32,
-    },
-    #[error("is cut off: the file ends before the picture does")]
-    Truncated,
-    /// The decoder's message.
-    #[error("is damaged: {0}")]
-    Damaged(String),
-    #[error("there is no memory for its pixels")]
-    Memory,
-}
-
-impl PictureError {
-    /// The code reported to the user.
-    pub(crate) fn code(&self) -> Code {
-        match self {
-            Self::Format(_) | Self::Flavour(_) => Code::UnsupportedFeature,
-            Self::TooLarge { .. } => Code::LimitExceeded,
-            Self::Memory => Code::OutOfHostMemory,
-            Self::Empty
-            | Self::Unknown
-            | Self::Foreign(_)
-            | Self::NoPixels { .. }
-            | Self::Truncated
-            | Self::Damaged(_) => Code::InvalidAsset,
-        }
-    }
 }
 
 /// Like [`probe()`], for pictures of a mesh.
@@ -133,34 +76,4 @@ pub(crate) fn decode(bytes: &[u8], header: Header) -> Result<Picture, PictureErr
         has_alpha,
         turned,
     })
-}
-
-/// Allocates `channels` bytes for every pixel. Returns an error where memory is short, instead of aborting.
-fn buffer(header: Header, channels: usize) -> Result<Vec<u8>, PictureError> {
-    let mut bytes = Vec::new();
-    let size = header.pixels() * channels;
-    bytes
-        .try_reserve_exact(size)
-        .map_err(|_refused| PictureError::Memory)?;
-    bytes.resize(size, 0);
-    Ok(bytes)
-}
-
-/// Expands decoded samples, `N` per pixel, to RGBA.
-fn spread<const N: usize>(
-    bytes: &[u8],
-    pixel: impl Fn([u8; N]) -> [u8; 4],
-) -> Result<Vec<[u8; 4]>, PictureError> {
-    let mut pixels = Vec::new();
-    pixels
-        .try_reserve_exact(bytes.len() / N)
-        .map_err(|_refused| PictureError::Memory)?;
-    pixels.extend(
-        bytes
-            .as_chunks::<N>()
-            .0
-            .iter()
-            .map(|&samples| pixel(samples)),
-    );
-    Ok(pixels)
 }

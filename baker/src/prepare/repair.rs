@@ -1,5 +1,5 @@
-//! A cleaned surface → one fit to texture: welded, consistently wound, without unseen parts, small holes filled. Each
-//! step runs on request alone.
+//! Makes a cleaned surface fit to texture: welds it, winds it consistently, removes unseen parts and fills small holes.
+//! Each step runs only on request.
 //!
 //! ```text
 //!   weld ─► orient ─► remove unseen ─► fill holes
@@ -16,8 +16,7 @@ use proto::job::Repair;
 use proto::message::{MeshStep, Phase, StepFate, StepKind};
 
 use super::clean::CleanMesh;
-use crate::pace;
-use crate::progress::{Progress, each};
+use crate::worker::progress::Progress;
 
 mod weld;
 
@@ -38,48 +37,14 @@ mod span;
 mod topology;
 
 mod edit;
+mod step;
 #[cfg(test)]
 mod tests;
 
 use self::holes::Lids;
 pub(crate) use self::sight::Eye;
+use self::step::{Outcome, pass};
 use self::topology::Topology;
-
-/// The result of a step.
-struct Outcome {
-    fate: StepFate,
-    /// Points, triangles or holes, depending on the step.
-    changed: u64,
-    note: String,
-}
-
-impl Outcome {
-    fn without(fate: StepFate, note: &str) -> Self {
-        Self {
-            fate,
-            changed: 0,
-            note: note.to_owned(),
-        }
-    }
-}
-
-/// The unit of relative sizes.
-struct Ruler {
-    /// Longest side of the bounding box.
-    side: f64,
-}
-
-impl Ruler {
-    fn of(mesh: &CleanMesh) -> Self {
-        let side = |axis: usize| {
-            let along = mesh.positions.iter().map(|at| f64::from(at[axis]));
-            along.clone().fold(f64::NEG_INFINITY, f64::max) - along.fold(f64::INFINITY, f64::min)
-        };
-        Self {
-            side: (0..3).map(side).fold(0.0, f64::max),
-        }
-    }
-}
 
 /// Runs the steps that are asked for. `eyes` are the cameras of the job's views.
 pub(crate) fn repair(
@@ -182,11 +147,6 @@ impl Progress for Share<'_> {
     fn warning(&self, text: &str) {
         self.of.warning(text);
     }
-}
-
-/// Predicted duration of a step between two progress counts: a few passes over all triangles.
-fn pass(mesh: &CleanMesh) -> Duration {
-    each(mesh.triangles.len(), pace::REPAIR_TRIANGLE) + pace::REPAIR
 }
 
 fn name(kind: StepKind) -> &'static str {

@@ -1,4 +1,4 @@
-//! A surface → fewer triangles, with the error of the simplification.
+//! Reduces the number of triangles of a surface, and reports the simplification's error.
 //!
 //! Uses meshoptimizer's quadric edge collapses (Garland and Heckbert, 1997). Open borders move only along themselves,
 //! and normals count. Vertices move to where the quadrics want them, unless texture coordinates are kept. Those then

@@ -1,5 +1,5 @@
-//! Cameras and a surface → the pixel density that the views resolve on each triangle, and the texture size that holds
-//! it.
+//! Computes from cameras and a surface the pixel density that the views resolve on each triangle, and the texture size
+//! that holds it.
 //!
 //! Each place is shown largest by one view. That view's pixels per unit of area there are what a texture can hold. The
 //! chosen size is the one at which half of the seen surface, by area, has no more texels than such pixels. A new atlas
@@ -8,6 +8,7 @@
 //!
 //! Occlusion is found on small pictures, so triangles below their pixels may be missed; medians tolerate that.
 
+use kiln_atlas::{EDGE, Views};
 use proto::limits::MIN_TEXTURE_SIZE;
 use proto::message::TextureChoice;
 use proto::pages::Pages;
@@ -15,11 +16,10 @@ use rayon::prelude::*;
 
 use super::clean::CleanMesh;
 use super::repair::Eye;
-use super::unwrap::EDGE;
-use crate::bake::raster::{NOTHING, Projected, raster};
-use crate::bake::scene::project;
-use crate::pace;
-use crate::progress::{Progress, each, unit};
+use crate::bake::model::raster::{NOTHING, Projected, raster};
+use crate::bake::model::scene::project;
+use crate::worker::pace;
+use crate::worker::progress::{Progress, each, unit};
 
 /// A visibility query (lookout): a small camera, and how many pixels of its picture one small pixel stands for, per
 /// axis.
@@ -42,19 +42,15 @@ pub(crate) const MANY: usize = 400_000;
 
 /// What views resolve, by triangle. Empty where nothing is known.
 #[derive(Clone, Debug, Default)]
-pub struct Resolved {
-    /// The most pixels per unit of area in any view that sees the triangle, 0 where none does.
-    pub(crate) best: Vec<f64>,
-    /// Sum of the pixels per unit of area over all views that see any of the triangle, as if each saw all of it.
-    pub(crate) exposure: Vec<f64>,
-    /// Sum of the pixels that show the triangle, over all views.
-    pub(crate) pixels: Vec<f64>,
+pub(crate) struct Resolved {
+    /// What views show of each triangle.
+    pub(crate) shown: Views,
     views: u32,
 }
 
 impl Resolved {
     pub(crate) fn is_known(&self) -> bool {
-        self.best.iter().any(|&pixels| pixels > 0.0)
+        self.shown.best.iter().any(|&pixels| pixels > 0.0)
     }
 }
 
@@ -74,7 +70,8 @@ pub(crate) fn resolved(
     let mut resolved = sum(surface, &areas(surface), &asked, progress);
     // Each view drawn stands for this many.
     let share = lookouts.len() as f64 / asked.len().max(1) as f64;
-    for sum in resolved.exposure.iter_mut().chain(&mut resolved.pixels) {
+    let shown = &mut resolved.shown;
+    for sum in shown.exposure.iter_mut().chain(&mut shown.pixels) {
         *sum *= share;
     }
     resolved.views = lookouts.len() as u32;
@@ -89,7 +86,7 @@ pub(crate) fn choose(
     progress: &dyn Progress,
 ) -> TextureChoice {
     let areas = areas(surface);
-    let best = &resolved.best;
+    let best = &resolved.shown.best;
     // Unseen parts get fewer texels ([`EDGE`]), wherever that leaves enough for a chart of their own.
     let weighed = |(&area, &best): (&f64, &f64)| if best > 0.0 { area } else { area * EDGE * EDGE };
     let all: f64 = areas.iter().zip(best).map(weighed).sum();
@@ -141,11 +138,10 @@ fn sum(surface: &CleanMesh, areas: &[f64], asked: &[Lookout], progress: &dyn Pro
     };
     let triangles = each(surface.triangles.len(), pace::TRIANGLE);
     let [best, exposure, pixels] = [0; 3].map(|_| vec![0.0_f64; areas.len()]);
-    let mut sums = Resolved {
+    let mut sums = Views {
         best,
         exposure,
         pixels,
-        views: 0,
     };
     for some in asked.chunks(group) {
         let count = u32::try_from(some.len()).unwrap_or(u32::MAX);
@@ -163,7 +159,10 @@ fn sum(surface: &CleanMesh, areas: &[f64], asked: &[Lookout], progress: &dyn Pro
         }
         unit();
     }
-    sums
+    Resolved {
+        shown: sums,
+        views: 0,
+    }
 }
 
 /// For each triangle the pixels per unit of area and the pixels that show it, in the full-size view.
@@ -237,7 +236,7 @@ mod tests {
 
     use super::*;
     use crate::prepare::clean::Counts;
-    use crate::progress::Silent;
+    use crate::worker::progress::Silent;
 
     /// A square of edge 2 in the plane z = 0, and a smaller one behind its middle, hidden from the front.
     fn squares(uvs: bool) -> CleanMesh {
@@ -297,12 +296,13 @@ mod tests {
         // Four pages have as many texels, each with half the edge.
         let four = Pages::try_from(4).unwrap();
         let found = resolved(&squares(false), &seen, &Silent);
+        let shown = &found.shown;
         // Both views show the front, the farther one with a quarter of the pixels.
-        for (triangle, (&best, &all)) in found.best.iter().zip(&found.exposure).enumerate() {
+        for (triangle, (&best, &all)) in shown.best.iter().zip(&shown.exposure).enumerate() {
             assert!((all - 1.25 * best).abs() < 1e-6 && (best > 0.0) == (triangle < 2));
             // Two units of area: each triangle is half of the square, in small pixels.
             assert!(
-                (found.pixels[triangle] / (2.0 * all).max(1.0) - f64::from(triangle < 2)).abs()
+                (shown.pixels[triangle] / (2.0 * all).max(1.0) - f64::from(triangle < 2)).abs()
                     < 0.02
             );
         }

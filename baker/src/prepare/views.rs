@@ -1,5 +1,5 @@
-//! Posed pictures, from `transforms.json`, a COLMAP model or a safetensors file → one [`View`] table each, cropped to
-//! what can matter and handed on at once.
+//! Makes one [`View`] table of each posed picture of a `transforms.json`, a COLMAP model or a safetensors file, cropped
+//! to what can matter and handed on at once.
 //!
 //! The calling thread reads the picture files and speaks to the supervisor. A thread pool of its own decodes, and reads
 //! slices of a safetensors file, while other threads unwrap. With one shared pool, a thread that waits for a part of
@@ -31,14 +31,13 @@ use proto::limits::MAX_TOTAL_VIEW_BYTES;
 use proto::message::{Code, Failure, Phase, Table};
 use proto::table::{LayerSet, LayeredView, View};
 
-use super::folder::Folder;
-use super::no_thread;
 use super::repair::Eye;
 use super::texels::Lookout;
-use crate::progress::{PhaseClock, Progress, Silent, Strand, each, unit};
-use crate::run::internal;
-use crate::session::Session;
-use crate::{last_words, pace};
+use crate::worker::failure::{internal, no_thread};
+use crate::worker::folder::Folder;
+use crate::worker::progress::{PhaseClock, Progress, Silent, Strand, each, unit};
+use crate::worker::session::Session;
+use crate::worker::{last_words, pace};
 use crop::Outline;
 use set::Set;
 use show::{Loaded, Sees};
@@ -119,7 +118,7 @@ pub(crate) fn lookouts(
     set.lookouts()
 }
 
-/// The first `most` views of the file `name` as [`deliver`] hands them on, after whatever else asks for their cameras.
+/// The first `most` views of the file `name` as [`deliver`] hands them on, after all other readers of their cameras.
 pub(crate) fn first(
     folder: &Folder<'_>,
     name: &str,
@@ -138,7 +137,7 @@ pub(crate) fn first(
     (0..set.len().min(most)).map(load).collect()
 }
 
-/// The views of a file, each decoded when it is asked for, and whole but for what is transparent: for a comparison.
+/// The views of a file, each decoded on request and cropped only of what is transparent, for a comparison.
 pub(crate) struct Whole<'a> {
     set: Set<'a>,
     outline: Outline,

@@ -6,15 +6,16 @@ use std::time::Duration;
 use clap::Args;
 use indicatif::MultiProgress;
 use proto::exit;
+use proto::job::{Blend, Up};
 use proto::message::CompareModel;
 use serde_json::{Value, json};
 
-use super::args::{BlendArg, bytes, seconds};
-use super::repair::UpArg;
-use super::{baker_path, distinct, read};
+use super::paths::{baker_path, distinct, read};
 use crate::error::JobError;
 use crate::input;
-use crate::job::compare::{Compared, Comparison, run};
+use crate::job::compare::{Compared, Comparison};
+use crate::job::many;
+use crate::options::{bytes, seconds};
 use crate::output::Target;
 use crate::screen::{self, Voice, result};
 use crate::words::printable;
@@ -37,12 +38,12 @@ pub(super) struct CompareArgs {
     #[arg(long, value_name = "FILE")]
     pub(super) picture: Option<PathBuf>,
     /// How the views blend colours within a pixel: `linear` for renders and photographs, `srgb` for Gaussian splats.
-    #[arg(long, value_enum, default_value = "linear")]
-    pub(super) blend: BlendArg,
+    #[arg(long, value_enum, default_value_t)]
+    pub(super) blend: Blend,
     /// What points up in the views: with `z` they are turned as `kiln bake --up z` turned them, whose meshes have y up, as
     /// every glTF has.
-    #[arg(long, value_enum, value_name = "AXIS", default_value = "y")]
-    pub(super) up: UpArg,
+    #[arg(long, value_enum, value_name = "AXIS", default_value_t)]
+    pub(super) up: Up,
     /// One JSON object per line on standard output; the last has all figures, those of each view too.
     #[arg(long)]
     pub(super) json: bool,
@@ -89,7 +90,7 @@ pub(super) fn task(args: CompareArgs) -> Result<Task, Box<JobError>> {
     // The same mesh twice is no mistake, and shows that nothing differs; an output in an input's place is one.
     let mut inputs = vec![&first, &views];
     inputs.extend(&second);
-    distinct(&read(&inputs), &[args.picture.as_ref()])?;
+    distinct(&read(&inputs), args.picture.as_slice())?;
     let picture = args.picture.as_deref().map(Target::check).transpose()?;
     let log_filter = if args.verbose {
         "warn,baker=debug"
@@ -102,8 +103,8 @@ pub(super) fn task(args: CompareArgs) -> Result<Task, Box<JobError>> {
             second,
             views,
             picture,
-            blend: args.blend.into(),
-            up: args.up.into(),
+            blend: args.blend,
+            up: args.up,
             sandbox: !args.insecure_no_sandbox,
             memory_limit: args.memory_limit,
             timeout: args.timeout,
@@ -128,7 +129,7 @@ pub async fn carry_out(task: Task, bars: &MultiProgress) -> u8 {
         voice,
     } = task;
     let mut listener = screen::listener(json, voice, bars);
-    let compared = run(&comparison, &mut *listener).await;
+    let compared = many::compare(&comparison, &mut *listener).await;
     // With it go its bars.
     drop(listener);
     match compared {

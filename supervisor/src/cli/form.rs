@@ -1,63 +1,15 @@
-//! `-o`, `--texture-format`, `--texture-quality`, `--compress`, `--pages` → the form of the result, and the files beside it.
+//! The ending of `-o` → the form of the result, and the files beside it.
 
 use std::path::{Path, PathBuf};
 
-use proto::job::{Compress, Container, Form, TextureFormat};
+use proto::job::{Compress, Container, Form};
 use proto::message::{Code, Table};
 use proto::pages::Pages;
 
-use super::args::{AlphaModeArg, CompressArg, TextureFormatArg};
 use crate::error::JobError;
-
-/// Of a JPEG: hardly to be told from the original.
-const QUALITY: u8 = 90;
-/// Of ETC1S: 0.8 dB below the best that it can, in half the time.
-const QUALITY_ETC1S: u8 = 75;
-
-/// Format and quality of the picture, and how the mesh is stored.
-pub(super) type Wish = (TextureFormatArg, Option<u8>, CompressArg);
-
-/// The quality of a picture, asked for or not.
-pub(crate) fn quality(texture: TextureFormat, asked: Option<u8>) -> u8 {
-    asked.unwrap_or(match texture {
-        TextureFormat::Ktx2Etc1s => QUALITY_ETC1S,
-        _ => QUALITY,
-    })
-}
 
 /// A form, and the files beside the result.
 pub(super) type Chosen = (Form, Vec<(Table, PathBuf)>);
-
-/// See the head of this file.
-pub(super) fn choose(
-    (texture, quality, compress): Wish,
-    (alpha, alpha_cutoff): (AlphaModeArg, f32),
-    pages: Pages,
-    output: Option<&Path>,
-) -> Result<Chosen, Box<JobError>> {
-    let bad = |message: &str, hint: &str| Err(JobError::own(Code::InvalidSpec, message, hint));
-    let texture: TextureFormat = texture.into();
-    let compress: Compress = compress.into();
-    if quality.is_some() && !texture.has_quality() {
-        return bad(
-            "--texture-quality is for JPEG, lossy WebP and ETC1S: the other formats lose nothing, or always as little",
-            "add --texture-format jpeg, webp-lossy or ktx2-etc1s",
-        );
-    }
-    let form = Form {
-        container: Container::Glb,
-        texture,
-        quality: self::quality(texture, quality),
-        compress,
-        provenance: false,
-        pages,
-        stem: String::new(),
-        alpha: alpha.into(),
-        alpha_cutoff,
-    };
-    // Where nothing is to be made, it would be a GLB.
-    place(form, output.unwrap_or(Path::new("out.glb")))
-}
 
 /// The form of a result by the ending of its name, and the files beside it.
 pub(super) fn place(mut form: Form, output: &Path) -> Result<Chosen, Box<JobError>> {
@@ -87,6 +39,12 @@ pub(super) fn place(mut form: Form, output: &Path) -> Result<Chosen, Box<JobErro
             "give -o a name that ends in .glb or .obj",
         );
     }
+    if container != Container::Glb && form.provenance {
+        return bad(
+            "--provenance-attribute is for a GLB: PLY and OBJ have no such attribute here",
+            "give -o a name that ends in .glb",
+        );
+    }
     form.container = container;
     if container == Container::Glb {
         return Ok((form, Vec::new()));
@@ -112,18 +70,6 @@ pub(super) fn place(mut form: Form, output: &Path) -> Result<Chosen, Box<JobErro
         beside.push((Table::Material, output.with_file_name(form.material())));
     }
     Ok((form, beside))
-}
-
-/// `--provenance-attribute`.
-pub(super) fn provenance(form: &mut Form, wanted: bool) -> Result<(), Box<JobError>> {
-    if wanted && form.container != Container::Glb {
-        let message =
-            "--provenance-attribute is for a GLB: PLY and OBJ have no such attribute here";
-        let hint = "give -o a name that ends in .glb";
-        return Err(JobError::own(Code::InvalidSpec, message, hint));
-    }
-    form.provenance = wanted;
-    Ok(())
 }
 
 #[cfg(test)]

@@ -9,13 +9,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::args::BakeArgs;
-use super::{form, place, read, remote};
+use super::form;
+use super::paths::{place, read};
 use crate::error::JobError;
 use crate::input::{self, Input};
 use crate::job::MapTargets;
 use crate::output::{Given, Target};
 use crate::report::{Options, Report};
-use crate::serve::spec::JobSpec;
 
 /// Leaves the report of each of `jobs` that asked for one: the error is that of them all, since none of a list begins where
 /// one cannot.
@@ -45,16 +45,11 @@ pub(super) fn leave_reports(jobs: &[BakeArgs], error: &JobError) {
 /// All that is known of a job that has not begun.
 fn report(args: &BakeArgs, error: &JobError) -> Report {
     let path = |path: &Option<PathBuf>| path.clone().unwrap_or_default();
-    let spec = JobSpec {
-        texture_size: args.job.edge(),
-        pages: args.job.pages.count(),
-        ..remote::options(args.job.clone())
-    };
     let mut report = Report::of(Options {
         mesh: path(&args.mesh),
         views: path(&args.views),
         output: path(&args.output),
-        ..Options::of(&spec)
+        ..Options::of(&args.job.told())
     });
     report.close(Duration::ZERO, Some(Box::new(error.clone())));
     report
@@ -76,9 +71,9 @@ fn inputs(args: &BakeArgs) -> Vec<PathBuf> {
 /// The files that it would make, its report among them.
 fn outputs(args: &BakeArgs) -> Vec<PathBuf> {
     let job = &args.job;
-    let alpha = (job.alpha_mode, job.alpha_cutoff);
-    let form = form::choose(job.form(), alpha, job.pages, args.output.as_deref());
-    let beside = form.map_or_else(|_| Vec::new(), |(_, beside)| beside);
+    let output = args.output.as_deref();
+    let form = output.map(|output| form::place(job.told().form(), output));
+    let beside = form.and_then(Result::ok).unwrap_or_default().1;
     let maps = job.maps.as_deref().map(MapTargets::within);
     let named = [&args.output, &job.preview, &job.report];
     let named = named.into_iter().flatten().cloned();

@@ -11,7 +11,6 @@ use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use proto::job::{Device, Repair};
 use proto::message::Code;
 
 use self::args::{
@@ -21,11 +20,11 @@ use super::args::JobArgs;
 use crate::error::JobError;
 use crate::input::{self, Input};
 use crate::job::MapTargets;
+use crate::options::{JobOptions, Source};
 use crate::output::Target;
 use crate::remote::Place;
 use crate::screen::Voice;
 use crate::serve::listen;
-use crate::serve::spec::{JobSpec, Source};
 
 pub use run::carry_out;
 
@@ -56,7 +55,7 @@ struct Submit {
     mesh: Input,
     views: Input,
     /// Its sources are filled in once the files are sent, unless they are paths.
-    spec: JobSpec,
+    options: JobOptions,
     key: String,
     retry: bool,
     /// With `--wait`.
@@ -113,10 +112,9 @@ fn task(args: PlaceArgs, what: What) -> Checked<Task> {
 pub(super) fn submit(args: SubmitArgs) -> Checked<Task> {
     let mesh = input::find("the mesh", &args.mesh)?;
     let views = input::find_views(&args.views, args.job.images.as_deref())?;
-    let (texture_size, texture_auto) = args.job.texture()?;
     // Refused here in the words of the flags, not there in those of the JSON.
-    let alpha = (args.job.alpha_mode, args.job.alpha_cutoff);
-    super::form::choose(args.job.form(), alpha, args.job.pages, None)?;
+    let mut options = args.job.options()?;
+    options.name = args.name;
     let JobArgs {
         preview,
         maps,
@@ -127,7 +125,7 @@ pub(super) fn submit(args: SubmitArgs) -> Checked<Task> {
         Some(output) => {
             let outputs = [Some(output), preview.as_ref(), report.as_ref()];
             Some(deliver(
-                &super::read(&[&mesh, &views]),
+                &super::paths::read(&[&mesh, &views]),
                 outputs,
                 maps.as_deref(),
             )?)
@@ -139,15 +137,8 @@ pub(super) fn submit(args: SubmitArgs) -> Checked<Task> {
         }
         None => None,
     };
-    let mut spec = JobSpec {
-        name: args.name,
-        preview: args.with_preview || preview.is_some(),
-        maps: args.with_maps || maps.is_some(),
-        texture_size,
-        texture_auto,
-        pages: args.job.pages.count(),
-        ..options(args.job)
-    };
+    options.preview |= args.with_preview;
+    options.maps |= args.with_maps;
     if args.by_path {
         // The sidecar follows no links.
         let real = |what: &str, input: &Input| {
@@ -163,59 +154,18 @@ pub(super) fn submit(args: SubmitArgs) -> Checked<Task> {
             let images = images.transpose().map_err(failed)?;
             Ok::<_, Box<JobError>>(Some(Source::Path { path, images }))
         };
-        spec.mesh = real("the mesh", &mesh)?;
-        spec.views = real("the views", &views)?;
+        options.mesh = real("the mesh", &mesh)?;
+        options.views = real("the views", &views)?;
     }
     let submit = Submit {
         mesh,
         views,
-        spec,
+        options,
         key: args.key.unwrap_or_else(random_key),
         retry: args.retry,
         delivery,
     };
     task(args.place, What::Submit(Box::new(submit)))
-}
-
-/// The options alone, which neither inputs nor outputs belong to.
-pub(super) fn options(args: JobArgs) -> JobSpec {
-    let repair: Repair = args.repair.into();
-    JobSpec {
-        target_faces: args.target_faces,
-        simplify: args.simplify.map(f64::from),
-        remove_unseen: repair.remove_unseen,
-        fill_holes: repair.fill_holes.map(f64::from),
-        hole_edges: repair.hole_edges,
-        weld: repair.weld.map(f64::from),
-        orient: repair.orient,
-        up: repair.up,
-        keep_uvs: args.keep_uvs,
-        texture_format: args.texture_format.into(),
-        texture_quality: args.texture_quality.map(u32::from),
-        compress: args.compress.into(),
-        vertex_colours: args.vertex_colours,
-        provenance_attribute: args.provenance_attribute,
-        pages: args.pages.count(),
-        alpha_mode: args.alpha_mode.into(),
-        alpha_cutoff: f64::from(args.alpha_cutoff),
-        uv_set: args.uv_set,
-        quality: args.quality.into(),
-        blend: args.blend.into(),
-        refine: args.refine.into(),
-        device: match args.device {
-            Device::Auto => "auto".to_owned(),
-            Device::Gpu => "gpu".to_owned(),
-            Device::Cpu => "cpu".to_owned(),
-            Device::Name(name) => name,
-        },
-        holdout: args.holdout,
-        seed: args.seed,
-        vram_budget: args.vram_budget,
-        gpu_times: args.gpu_times,
-        fallback: args.fallback.into(),
-        timeout_s: args.timeout.as_secs_f64(),
-        ..JobSpec::default()
-    }
 }
 
 /// 128 bits that the system chose.
@@ -244,14 +194,11 @@ fn deliver(
     paths: [Option<&PathBuf>; 3],
     maps: Option<&Path>,
 ) -> Checked<Delivery> {
-    let [coverage, residual, provenance] = maps.map_or_else(Default::default, |folder| {
-        MapTargets::within(folder).map(Some)
-    });
     let [glb, preview, report] = paths;
     glb.map_or(Ok(()), |path| is_glb(path))?;
-    let maps_at = [&coverage, &residual, &provenance].map(Option::as_ref);
-    let outputs = [&[glb, preview, report], &maps_at[..]].concat();
-    super::distinct(inputs, &outputs)?;
+    let named = paths.into_iter().flatten().cloned();
+    let maps_at = maps.into_iter().flat_map(MapTargets::within);
+    super::paths::distinct(inputs, &named.chain(maps_at).collect::<Vec<_>>())?;
     let check = |path: Option<&PathBuf>| path.map(|path| Target::check(path)).transpose();
     Ok(Delivery {
         glb: check(glb)?,

@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use proto::message::Code;
 
 use super::args::ServeArgs;
-use super::baker_path;
+use super::paths::baker_path;
 use crate::error::JobError;
+use crate::home;
 use crate::input::reason;
 use crate::serve::{Options, listen};
 
@@ -39,7 +40,7 @@ pub(super) fn options(args: ServeArgs) -> Result<Options, Box<JobError>> {
         queue_bytes: args.queue_bytes,
         keep: args.keep,
         keep_bytes: args.keep_bytes,
-        pipelines: crate::pipelines::folder(args.pipeline_cache),
+        pipelines: crate::host::pipelines::folder(args.pipeline_cache),
         sandbox: !args.insecure_no_sandbox,
         baker: baker_path(args.baker)?,
         stall: args.stall_timeout,
@@ -78,13 +79,7 @@ pub(super) fn token(path: &Path) -> Result<String, Box<JobError>> {
 }
 
 fn default_store() -> Result<PathBuf, Box<JobError>> {
-    let absolute = |name: &str| {
-        std::env::var_os(name)
-            .map(PathBuf::from)
-            .filter(|path| path.is_absolute())
-    };
-    let state = absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")));
-    state
+    home::folder("XDG_STATE_HOME", ".local/state")
         .map(|folder| folder.join("kiln/store"))
         .ok_or_else(|| {
             let message = "neither XDG_STATE_HOME nor HOME tells where to keep jobs";

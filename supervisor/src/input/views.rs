@@ -40,7 +40,7 @@ const WITHIN: [&str; 8] = [
     "dense/0/sparse",
     "dense/sparse",
 ];
-/// Lists of views that a folder may have, likeliest first; the second is of NeRF's synthetic sets.
+/// Lists of views that a folder may have, likeliest first; the second is of `NeRF`'s synthetic sets.
 const LISTS: [&str; 2] = ["transforms.json", "transforms_train.json"];
 
 /// Finds the views at `path`. `images` is the folder of their pictures, if given.

@@ -1,4 +1,4 @@
-//! Carries out what [`crate::life`] decided.
+//! Carries out what [`crate::job::life`] decided.
 
 use std::time::Instant;
 
@@ -6,8 +6,8 @@ use proto::message::Code;
 
 use super::{Job, commit};
 use crate::event::Event;
-use crate::feed::encode_views;
-use crate::life::{self, Action};
+use crate::job::life::{self, Action};
+use crate::process::dispatcher::encode_views;
 
 impl Job<'_> {
     pub(super) fn act(&mut self, action: Action) {
@@ -34,14 +34,15 @@ impl Job<'_> {
                     running.kill(why, self.listener);
                 }
             }
-            Action::Discard(role) => self.stock.discard(role),
+            Action::Discard(role) => self.tables.discard(role),
             Action::ReleaseInputs => {
-                let keep = encode_views(self.stock.views(), self.spec.preview.is_some());
-                self.stock.release_bake_inputs(&keep);
+                let keep = encode_views(self.tables.views(), self.kind.preview());
+                self.tables.release_bake_inputs(&keep);
             }
             Action::Stage => {
                 self.report.ladder = self.life.tried().to_vec();
-                let staging = commit::stage(self.spec, &self.stock, &mut self.report, self.started);
+                let staging =
+                    commit::stage(self.kind, &self.tables, &mut self.report, self.started);
                 self.staging = Some(staging);
             }
             Action::Name => {
@@ -49,7 +50,7 @@ impl Job<'_> {
                     Some(batch) => batch.commit(&self.given),
                     None => Ok(()),
                 };
-                self.step(life::Event::Named(named));
+                self.step(life::JobEvent::Named(named));
             }
             Action::Unstage => self.staged = None,
             Action::Finish(outcome) => self.outcome = Some(outcome),

@@ -1,20 +1,21 @@
-//! Handles the end of a process: reads its last words, names its fault, and informs the report and [`crate::life`].
+//! Handles the end of a process: reads its last words, names its fault, and informs the report and [`crate::job::life`].
 
 use std::time::{Duration, Instant};
 
 use proto::blob::Blob;
-use proto::message::{AdapterInfo, Code, Phase, Role};
+use proto::message::{Code, Role};
 use proto::recorder::{self, Slot};
 
-use super::{Answer, Job, Running};
-use crate::cgroup::OomScope;
-use crate::child::ChildId;
-use crate::crash;
-use crate::error::{Attempt, JobError};
+use super::running::{Answer, Running};
+use super::{Evidence, Job, Kind};
+use crate::error::Attempt;
 use crate::event::Event;
-use crate::life;
-use crate::pipelines::{self, Key};
-use crate::verdict::{Ending, Exit, Kill, LastWords, MemoryKill, fault};
+use crate::host::pipelines::{self, Key};
+use crate::job::crash::{self, Death};
+use crate::job::life;
+use crate::process::cgroup::OomScope;
+use crate::process::child::ChildId;
+use crate::process::verdict::{Ending, Exit, Kill, LastWords, MemoryKill, fault};
 
 /// What the report needs of a process besides how it ended.
 #[derive(Debug)]
@@ -42,30 +43,6 @@ impl Grave {
     }
 }
 
-/// What completes an error about a role.
-#[derive(Debug)]
-pub(super) struct Evidence {
-    phase: Phase,
-    exit: Exit,
-    adapter: Option<AdapterInfo>,
-    tail: Vec<String>,
-    crash: Option<std::path::PathBuf>,
-}
-
-impl Evidence {
-    pub(super) fn complete(self, error: &mut JobError) {
-        error.phase = Some(self.phase);
-        error.signal = self.exit.signal_name();
-        error.exit = match self.exit {
-            Exit::Code(code) => Some(code),
-            Exit::Signal(_) | Exit::NotSpawned { .. } | Exit::Unkillable => None,
-        };
-        error.device = self.adapter;
-        error.log_tail = self.tail;
-        error.crash_folder = self.crash;
-    }
-}
-
 impl Job<'_> {
     /// The process ended, or is given up.
     pub(super) fn ended(&mut self, id: ChildId, exit: Exit) {
@@ -81,7 +58,7 @@ impl Job<'_> {
             child,
             number,
             mut watch,
-            feed,
+            dispatcher,
             loan,
             adapter,
             answered,
@@ -128,7 +105,7 @@ impl Job<'_> {
             time: child.spawned.elapsed(),
             tail: child.tail.lines(),
             lent: loan.given(),
-            compiled: feed.compiled(),
+            compiled: dispatcher.compiled(),
         };
         if ending.exit == Exit::Unkillable {
             self.host.park(child);
@@ -148,7 +125,7 @@ impl Job<'_> {
         let role = ending.role;
         let mut fault = fault(&ending);
         if role == Role::Bake {
-            self.host.leave_slot(&self.spec.name);
+            self.host.leave_slot(&self.name);
         }
         let lent = lent.filter(|_| !done);
         let blamed = lent.filter(|_| pipelines::suspected(fault.code, &ending.exit, compiled));
@@ -157,9 +134,9 @@ impl Job<'_> {
         }
         let now = Instant::now();
         if done {
-            (self.host.gate()).done(&self.spec.name, role, ending.adapter.as_ref(), now);
+            (self.host.gate()).done(&self.name, role, ending.adapter.as_ref(), now);
         } else {
-            (self.host.gate()).failed(&self.spec.name, &ending, &mut fault, now);
+            (self.host.gate()).failed(&self.name, &ending, &mut fault, now);
             if matches!(fault.code, Code::GpuDeviceLost | Code::GpuHang) {
                 // A reset also takes the devices of processes that did nothing wrong.
                 self.host.spares().discard(ending.adapter.as_ref());
@@ -173,9 +150,19 @@ impl Job<'_> {
             how: &how,
         });
         let wanted = !matches!(ending.kill, Some(Kill::JobOver | Kill::Superseded));
-        let crash = (!done && wanted && crash::worth_keeping(fault.code))
-            .then(|| crash::keep(self.spec, &ending, &fault, self.life.rung(), pid, &tail))
-            .flatten();
+        let crash = match self.kind {
+            Kind::Bake(spec) if !done && wanted && crash::worth_keeping(fault.code) => {
+                crash::keep(&Death {
+                    spec,
+                    ending: &ending,
+                    fault: &fault,
+                    rung: self.life.rung(),
+                    pid,
+                    tail: &tail,
+                })
+            }
+            Kind::Bake(_) | Kind::Compare(_) => None,
+        };
         self.report.attempts.push(Attempt {
             role,
             number,
@@ -198,7 +185,7 @@ impl Job<'_> {
             };
             self.evidence.insert(role, evidence);
         }
-        self.step(life::Event::Ended {
+        self.step(life::JobEvent::Ended {
             role,
             fault: Box::new(fault),
             exit: ending.exit,
@@ -208,7 +195,7 @@ impl Job<'_> {
     }
 }
 
-pub(super) fn last_words(recorder: &Blob) -> LastWords {
+fn last_words(recorder: &Blob) -> LastWords {
     let file = recorder.file();
     let note = |slot| recorder::read_note(file, slot).ok().flatten();
     let state = recorder::read_state(file).ok().flatten();
@@ -221,7 +208,7 @@ pub(super) fn last_words(recorder: &Blob) -> LastWords {
 }
 
 /// How the process ended, for the report's list of attempts.
-pub(super) fn how(ending: &Ending) -> String {
+fn how(ending: &Ending) -> String {
     match (&ending.kill, &ending.exit) {
         (_, Exit::Unkillable) => "cannot be killed".to_owned(),
         (Some(Kill::NoHello { .. }), _) => "no hello".to_owned(),

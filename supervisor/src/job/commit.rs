@@ -1,9 +1,8 @@
 //! Sealed tables and the report → files in place. All files are written and synced before the first gets its name.
 
 use std::io::{self, Read};
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::Builder;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 use proto::blob::{Blob, BlobReader};
@@ -12,12 +11,13 @@ use proto::message::{Code, Sha256, Table};
 use sha2::{Digest as _, Sha256 as Hash};
 use tokio::sync::oneshot;
 
+use super::kind::Kind;
+use super::spec::{MapTargets, Spec, rejected};
 use crate::error::JobError;
-use crate::job::{MapTargets, Spec, rejected};
 use crate::output::{self, Given, Staged, Target};
+use crate::process::table_store::TableStore;
+use crate::process::workers;
 use crate::report::{FileEntry, Report};
-use crate::stock::Stock;
-use tokio::task::{JoinError, JoinHandle};
 
 /// Complete files that wait for their names.
 #[derive(Debug)]
@@ -34,77 +34,36 @@ impl Batch {
     }
 }
 
-/// Writes every file beside its target, on a thread of its own: disks block. Enters them into the report.
+/// Writes every file beside its target, on another thread: disks block. Enters them into the report.
 pub(super) fn stage(
-    spec: &Spec,
-    stock: &Stock,
+    kind: Kind<'_>,
+    tables: &TableStore,
     report: &mut Report,
     started: Instant,
-) -> JoinHandle<Result<Batch, Box<JobError>>> {
-    let blob = |table| stock.file(table);
-    let mut files: Vec<(&'static str, Target, File)> = Vec::new();
-    let kind = match spec.form.container {
-        Container::Glb => "glb",
-        Container::Ply => "ply",
-        Container::Obj => "obj",
-    };
-    let glb = spec.glb.clone().zip(blob(Table::Glb));
-    files.extend(glb.map(|(target, blob)| (kind, target, blob)));
-    for (table, target) in &spec.beside {
-        let kind = match table {
-            Table::Material => "material",
-            _ => "texture",
-        };
-        files.extend(blob(*table).map(|blob| (kind, target.clone(), blob)));
-    }
-    files.extend(
-        spec.preview
-            .clone()
-            .zip(blob(Table::Preview))
-            .map(|(target, blob)| ("preview", target, blob)),
-    );
-    if let Some(MapTargets {
-        coverage,
-        residual,
-        provenance,
-    }) = &spec.maps
-    {
-        for (kind, target, table) in [
-            ("coverage", coverage, Table::Coverage),
-            ("residual", residual, Table::Residual),
-            ("provenance", provenance, Table::Provenance),
-        ] {
-            files.extend(blob(table).map(|blob| (kind, target.clone(), blob)));
+) -> Staging {
+    let (mut files, mut drawn, mut written_report) = (Vec::new(), Vec::new(), None);
+    match kind {
+        Kind::Bake(spec) => {
+            baked(spec, &mut files);
+            if let Some(folder) = &spec.rejected {
+                drawn = rejections(folder, tables);
+            }
+            written_report = spec.report.clone();
+        }
+        Kind::Compare(spec) => {
+            let picture = spec.picture.clone();
+            files.extend(picture.map(|target| ("preview", target, Table::Preview)));
         }
     }
-    let drawn: Vec<(PathBuf, u32, File)> = (spec.rejected.iter())
-        .flat_map(|folder| {
-            let views = stock.views().iter().map(|(index, _)| *index);
-            views.filter_map(|index| {
-                let blob = blob(Table::Rejected(index))?;
-                Some((folder.clone(), index, blob))
-            })
-        })
+    let files: Vec<(&'static str, Target, File)> = (files.into_iter())
+        .filter_map(|(kind, target, table)| Some((kind, target, tables.file(table)?)))
         .collect();
-    report.files = files
-        .iter()
-        .map(|(kind, target, blob)| FileEntry {
-            kind: (*kind).into(),
-            path: target.path().to_path_buf(),
-            bytes: blob.0.len(),
-        })
-        .collect();
-    let folder = spec.rejected.iter().filter(|_| !drawn.is_empty());
-    report.files.extend(folder.map(|folder| FileEntry {
-        kind: "rejected".into(),
-        path: folder.clone(),
-        bytes: drawn.iter().map(|(.., (blob, _))| blob.len()).sum(),
-    }));
-    let written_report = spec.report.clone().map(|target| {
+    enter(report, &files, &drawn);
+    let written_report = written_report.map(|target| {
         report.close(started.elapsed(), None);
         (target, report.to_json())
     });
-    apart(move || {
+    workers::run(move || {
         let mut staged = Vec::new();
         for (folder, view, file) in drawn {
             staged.push(copy(&rejected(&folder, view)?, &file)?);
@@ -119,11 +78,72 @@ pub(super) fn stage(
     })
 }
 
+/// The files of a bake, and the tables that hold them.
+fn baked(spec: &Spec, files: &mut Vec<(&'static str, Target, Table)>) {
+    let kind = match spec.form.container {
+        Container::Glb => "glb",
+        Container::Ply => "ply",
+        Container::Obj => "obj",
+    };
+    let glb = spec.glb.clone();
+    files.extend(glb.map(|target| (kind, target, Table::Glb)));
+    files.extend(spec.beside.iter().map(|(table, target)| {
+        let kind = match table {
+            Table::Material => "material",
+            _ => "texture",
+        };
+        (kind, target.clone(), *table)
+    }));
+    let preview = spec.preview.clone();
+    files.extend(preview.map(|target| ("preview", target, Table::Preview)));
+    if let Some(MapTargets {
+        coverage,
+        residual,
+        provenance,
+    }) = spec.maps.clone()
+    {
+        files.extend([
+            ("coverage", coverage, Table::Coverage),
+            ("residual", residual, Table::Residual),
+            ("provenance", provenance, Table::Provenance),
+        ]);
+    }
+}
+
+/// A picture of what was rejected of a view, the folder for it and the view's index.
+type Rejection = (PathBuf, u32, File);
+
+fn rejections(folder: &Path, tables: &TableStore) -> Vec<Rejection> {
+    let views = tables.views().iter().map(|(view, _)| *view);
+    let drawn = views.filter_map(|view| {
+        let file = tables.file(Table::Rejected(view))?;
+        Some((folder.to_path_buf(), view, file))
+    });
+    drawn.collect()
+}
+
+/// Enters the files into the report; the pictures of what was rejected as their folder.
+fn enter(report: &mut Report, files: &[(&'static str, Target, File)], drawn: &[Rejection]) {
+    let entries = files.iter().map(|(kind, target, (blob, _))| FileEntry {
+        kind: (*kind).into(),
+        path: target.path().to_path_buf(),
+        bytes: blob.len(),
+    });
+    report.files = entries.collect();
+    report
+        .files
+        .extend(drawn.first().map(|(folder, ..)| FileEntry {
+            kind: "rejected".into(),
+            path: folder.clone(),
+            bytes: drawn.iter().map(|(.., (blob, _))| blob.len()).sum(),
+        }));
+}
+
 /// A finished file, and the digest that its maker has read back.
-pub(super) type File = (Arc<Blob>, Sha256);
+type File = (Arc<Blob>, Sha256);
 
 /// Copies a file beside its target, and holds the bytes that it copies against what its maker has read.
-pub(super) fn copy(target: &Target, (blob, sha256): &File) -> Result<Staged, Box<JobError>> {
+fn copy(target: &Target, (blob, sha256): &File) -> Result<Staged, Box<JobError>> {
     let mut bytes = Hashed {
         bytes: blob.reader(),
         hash: Hash::new(),
@@ -154,43 +174,13 @@ impl Read for Hashed<'_> {
     }
 }
 
-/// Runs `work` on a thread of its own or, where there is no room for a thread, here and now: a disk that blocks then blocks
-/// the signals, too, which is better than no result. (`spawn_blocking` panics.)
-fn apart(
-    work: impl FnOnce() -> Result<Batch, Box<JobError>> + Send + 'static,
-) -> JoinHandle<Result<Batch, Box<JobError>>> {
-    let work = Arc::new(Mutex::new(Some(work)));
-    let take = |work: &Mutex<Option<_>>| work.lock().unwrap_or_else(PoisonError::into_inner).take();
-    let (sender, receiver) = oneshot::channel();
-    let theirs = Arc::clone(&work);
-    let thread = Builder::new().name("staging".to_owned()).spawn(move || {
-        // A receiver that is gone needs no answer: dropping the files removes them.
-        drop(take(&theirs).map(|work| sender.send(work())));
-    });
-    let here = thread.err().and_then(|error| {
-        tracing::debug!(%error, "no thread for the staging");
-        take(&work).map(|work| work())
-    });
-    tokio::spawn(async move {
-        let lost = |_gone| {
-            JobError::own(
-                Code::Internal,
-                "writing the result ended without a word",
-                "",
-            )
-        };
-        match here {
-            Some(result) => result,
-            None => receiver.await.map_err(lost)?,
-        }
-    })
-}
+/// What a writing thread gives.
+pub(super) type Staging = oneshot::Receiver<Result<Batch, Box<JobError>>>;
 
 /// The writing thread's result; its panic is a failure of the job, not of the supervisor.
-pub(super) fn joined(
-    joined: Result<Result<Batch, Box<JobError>>, JoinError>,
-) -> Result<Batch, Box<JobError>> {
-    joined.map_err(|error| {
-        JobError::own(Code::Internal, format!("writing the result: {error}"), "")
-    })?
+pub(super) async fn written(staging: &mut Staging) -> Result<Batch, Box<JobError>> {
+    staging.await.unwrap_or_else(|_gone| {
+        let message = "writing the result ended without a word";
+        Err(JobError::own(Code::Internal, message, ""))
+    })
 }

@@ -5,53 +5,54 @@ use std::time::Instant;
 
 use proto::blob::BlobError;
 use proto::limits::{MAX_TEXT_BYTES, MAX_WARNINGS};
-use proto::message::{Code, FromChild, Role, Table, ToChild};
+use proto::message::{AdapterInfo, Code, Done, FromChild, Role, Root, Table, ToChild};
 use proto::sandbox::{Sandbox, Stage};
 
-use super::{Answer, Job};
-use crate::child::{self, ChildId, chain};
+use super::running::{Answer, mismatch};
+use super::spawn::spare_key;
+use super::{Job, Kind};
 use crate::error::JobError;
 use crate::event::Event;
-use crate::feed::{Handed, Parcel};
-use crate::life;
-use crate::opener::Opened;
+use crate::job::life;
 use crate::output::{FileId, named_twice};
-use crate::reserve::{self, Shortage};
-use crate::sandbox;
-use crate::stock::StockError;
-use crate::verdict::{Exit, Kill};
-use crate::words::{self, printable};
+use crate::process::child::{ChildEvent, ChildId, Handed, Parcel};
+use crate::process::opener::Opened;
+use crate::process::reserve::{self, Shortage};
+use crate::process::table_store::TableStoreError;
+use crate::process::verdict::{Exit, Kill};
+use crate::report::Report;
+use crate::words::{self, chain, printable};
 
 impl Job<'_> {
-    pub(super) fn hear(&mut self, id: ChildId, event: child::Event) {
+    pub(super) fn hear(&mut self, id: ChildId, event: ChildEvent) {
         let place = self
             .running
             .iter()
             .position(|running| running.child.id == id);
         match (event, place) {
-            (child::Event::Packet(packet), Some(place)) => {
+            (ChildEvent::Packet(packet), Some(place)) => {
                 if let Err(what) = self.packet(place, *packet) {
                     self.violation(place, what);
                 }
             }
-            (child::Event::Violation(what), Some(place)) => self.violation(place, what),
-            (child::Event::Opened(opened), Some(place)) => self.opened(place, opened),
-            (child::Event::Closed, Some(place)) => {
+            (ChildEvent::Violation(what), Some(place)) => self.violation(place, what),
+            (ChildEvent::Opened(opened), Some(place)) => self.opened(place, opened),
+            (ChildEvent::Closed, Some(place)) => {
                 if let Some(running) = self.running.get_mut(place) {
                     running.watch.linger();
                 }
             }
             (
-                child::Event::Packet(_)
-                | child::Event::Violation(_)
-                | child::Event::Opened(_)
-                | child::Event::Closed,
+                ChildEvent::Packet(_)
+                | ChildEvent::Violation(_)
+                | ChildEvent::Opened(_)
+                | ChildEvent::Closed,
                 None,
             ) => {}
-            (child::Event::Ended(exit), _) => self.ended(id, exit),
-            (child::Event::Unkillable, _) => self.ended(id, Exit::Unkillable),
+            (ChildEvent::Ended(exit), _) => self.ended(id, exit),
+            (ChildEvent::Unkillable, _) => self.ended(id, Exit::Unkillable),
         }
-        self.feed();
+        self.dispatch();
     }
 
     pub(super) fn violation(&mut self, place: usize, what: String) {
@@ -66,7 +67,7 @@ impl Job<'_> {
     }
 
     /// Takes one packet; an error says what is wrong with it.
-    pub(super) fn packet(&mut self, place: usize, packet: FromChild) -> Result<(), String> {
+    fn packet(&mut self, place: usize, packet: FromChild) -> Result<(), String> {
         let Some(running) = self.running.get_mut(place) else {
             return Ok(());
         };
@@ -86,78 +87,8 @@ impl Job<'_> {
                 build_id,
                 role: theirs,
                 sandbox,
-            } => {
-                if running.watch.said_hello() {
-                    return Err("a second hello".to_owned());
-                }
-                if let Some(what) = mismatch(version, &build_id) {
-                    running.kill(Kill::Mismatch(what), self.listener);
-                } else if theirs != role {
-                    return Err(format!("it says that it is {}", theirs.name()));
-                } else {
-                    running.watch.hello();
-                    self.host.gate().greeted();
-                    self.confined(place, Stage::Entered, sandbox);
-                }
-                Ok(())
-            }
+            } => self.hello(place, (version, &build_id), theirs, sandbox),
             _ if !running.watch.said_hello() => Err("it spoke before its hello".to_owned()),
-            FromChild::Ready {
-                adapter,
-                peers,
-                sandbox,
-                pipelines,
-            } => {
-                if !running.feed.ready() {
-                    return Err("it is ready out of turn".to_owned());
-                }
-                running.watch.alive();
-                let adapter = words::adapter(adapter);
-                self.host.gate().opened(&adapter);
-                (self.host.fleet()).opened(&self.spec.name, &adapter, peers);
-                if adapter.kind != "native" {
-                    // One spare on each adapter that would do as well.
-                    let mut rung = running.feed.rung().clone();
-                    let indices = self.host.fleet().indices(&rung);
-                    for nth in indices {
-                        rung.nth = nth;
-                        self.host.spares().want(self.spec.spare(&rung));
-                    }
-                }
-                running.adapter = Some(adapter);
-                self.confined(place, Stage::Sealed, sandbox);
-                // A process that is not in its sandbox gets nothing.
-                match self
-                    .running
-                    .get_mut(place)
-                    .filter(|running| running.kill.is_none())
-                {
-                    Some(running) => running.lend(pipelines.as_deref()),
-                    None => Ok(()),
-                }
-            }
-            FromChild::Allocate {
-                table: Table::Pipelines,
-                bytes,
-            } => {
-                running.watch.alive();
-                running.pipelines_asked(bytes)
-            }
-            FromChild::Filled {
-                table: Table::Pipelines,
-            } => {
-                running.watch.alive();
-                running.pipelines_filled()
-            }
-            FromChild::Compiled => {
-                running.watch.alive();
-                running.compiled()
-            }
-            FromChild::Allocate { .. } | FromChild::Filled { .. } | FromChild::Verified { .. }
-                if !running.feed.started() =>
-            {
-                Err("a table before its job was sent".to_owned())
-            }
             FromChild::Progress { phase, done, total } => {
                 let state = running.watch.progress(phase, done, total, Instant::now());
                 self.listener.event(&Event::Progress { role, phase, state });
@@ -167,111 +98,7 @@ impl Job<'_> {
                 self.warning(role, &text);
                 Ok(())
             }
-            FromChild::Allocate { table, bytes } => {
-                running.watch.alive();
-                match self.stock.allocate(role, table, bytes) {
-                    Ok(blob) => {
-                        let parcel = Parcel {
-                            message: ToChild::Grant { table },
-                            fds: vec![Handed::Blob(blob)],
-                        };
-                        running
-                            .child
-                            .send(parcel)
-                            .then_some(())
-                            .ok_or("it asks faster than it reads".to_owned())
-                    }
-                    Err(StockError::Memory(error)) => {
-                        let error = no_memory(role, table, bytes, &error);
-                        self.step(life::Event::Stop(error));
-                        Ok(())
-                    }
-                    Err(error) => Err(chain(&error)),
-                }
-            }
-            FromChild::Open { root, name, limit } => {
-                if role != Role::Prepare || !running.feed.started() {
-                    return Err("it asks for a file, which is not its part".to_owned());
-                }
-                running.watch.alive();
-                let inputs = [&self.spec.mesh, &self.spec.views];
-                let question = running.feed.opener.admit(inputs, root, name, limit)?;
-                let (id, events) = (running.child.id, self.events.clone());
-                tokio::spawn(async move {
-                    let opened = question.answer().await;
-                    if events
-                        .send((id, child::Event::Opened(opened)))
-                        .await
-                        .is_err()
-                    {
-                        tracing::debug!("a file was opened after the job's end");
-                    }
-                });
-                Ok(())
-            }
-            FromChild::Again => {
-                if role != Role::Bake || !running.feed.again() {
-                    return Err("it asks for the views out of turn".to_owned());
-                }
-                running.watch.alive();
-                Ok(())
-            }
-            FromChild::Chosen { texture_size } => {
-                running.watch.alive();
-                let most = self.spec.atlas_size();
-                let good = texture_size <= most && self.spec.form.pages.fit(texture_size);
-                if role != Role::Prepare || !self.spec.texture_auto || !good {
-                    return Err(format!("it chooses {texture_size} for the texture's edge"));
-                }
-                match self.stock.choose(texture_size) {
-                    true => Ok(()),
-                    false => Err("it chooses the texture's edge after the mesh".to_owned()),
-                }
-            }
-            FromChild::Delivered { views } => {
-                running.watch.alive();
-                if role != Role::Prepare || !self.stock.deliver(views) {
-                    return Err(format!("it says that {views} views are all"));
-                }
-                Ok(())
-            }
-            FromChild::Filled { table } => {
-                running.watch.alive();
-                let filled = self.stock.fill(role, table);
-                filled.map_err(|error| chain(&error))?;
-                match table.is_file() {
-                    true => running.sealed(table),
-                    false => Ok(()),
-                }
-            }
-            FromChild::Verified { table, sha256 } => {
-                running.watch.alive();
-                let verified = self.stock.verify(role, table, sha256);
-                verified.map_err(|error| chain(&error))
-            }
-            FromChild::Done(done) => {
-                if !running.feed.ended() {
-                    return Err("done before its input was complete".to_owned());
-                }
-                self.stock
-                    .complete(
-                        role,
-                        &done,
-                        self.spec.preview.is_some(),
-                        running.feed.rung().product,
-                    )
-                    .map_err(|error| chain(&error))?;
-                running.answered = Some(Answer::Done);
-                running.watch.linger();
-                let time = running.child.spawned.elapsed();
-                self.listener.event(&Event::RoleDone { role, time });
-                self.report.role_done(done, time);
-                if role == Role::Bake {
-                    self.report.made(running.feed.rung().product);
-                }
-                self.step(life::Event::Answered(role));
-                Ok(())
-            }
+            FromChild::Done(done) => self.done(place, done),
             FromChild::Failed(mut failure) => {
                 failure.message = printable(&failure.message, MAX_TEXT_BYTES);
                 failure.hint = printable(&failure.hint, MAX_TEXT_BYTES);
@@ -279,45 +106,235 @@ impl Job<'_> {
                 running.watch.linger();
                 Ok(())
             }
+            FromChild::Ready { .. }
+            | FromChild::Allocate { .. }
+            | FromChild::Filled { .. }
+            | FromChild::Verified { .. }
+            | FromChild::Compiled
+            | FromChild::Open { .. }
+            | FromChild::Again
+            | FromChild::Chosen { .. }
+            | FromChild::Delivered { .. } => {
+                running.watch.alive();
+                self.act_on(place, packet)
+            }
         }
     }
 
-    /// Checks a process's report of its sandbox against the kernel, before the process gets anything.
-    fn confined(&mut self, place: usize, stage: Stage, mut account: Sandbox) {
-        let Some(running) = self.running.get_mut(place) else {
-            return;
-        };
-        account.missing = printable(&account.missing, MAX_TEXT_BYTES);
-        let (role, pid) = (running.child.role, running.child.pid);
-        if self.spec.sandbox
-            && let Err(error) = sandbox::check(role, stage, pid, &account)
+    /// Takes a packet by which a process hands something over or asks for something.
+    fn act_on(&mut self, place: usize, packet: FromChild) -> Result<(), String> {
+        let running = &mut self.running[place];
+        let role = running.child.role;
+        let due = |due: bool, otherwise: &str| due.then_some(()).ok_or(otherwise.to_owned());
+        match packet {
+            FromChild::Ready {
+                adapter,
+                peers,
+                sandbox,
+                pipelines,
+            } => self.ready(place, (adapter, peers), sandbox, pipelines.as_deref()),
+            FromChild::Allocate {
+                table: Table::Pipelines,
+                bytes,
+            } => running.pipelines_asked(bytes),
+            FromChild::Filled {
+                table: Table::Pipelines,
+            } => running.pipelines_filled(),
+            FromChild::Compiled => running.compiled(),
+            FromChild::Allocate { .. } | FromChild::Filled { .. } | FromChild::Verified { .. }
+                if !running.dispatcher.started() =>
+            {
+                Err("a table before its job was sent".to_owned())
+            }
+            FromChild::Allocate { table, bytes } => self.allocate(place, table, bytes),
+            FromChild::Open { root, name, limit } => self.open(place, root, name, limit),
+            FromChild::Again => {
+                let may = role == Role::Bake && running.dispatcher.again();
+                due(may, "it asks for the views out of turn")
+            }
+            FromChild::Chosen { texture_size } => {
+                let may = role == Role::Prepare && self.kind.may_choose(texture_size);
+                due(
+                    may,
+                    &format!("it chooses {texture_size} for the texture's edge"),
+                )?;
+                let early = self.tables.choose(texture_size);
+                due(early, "it chooses the texture's edge after the mesh")
+            }
+            FromChild::Delivered { views } => {
+                let all = role == Role::Prepare && self.tables.deliver(views);
+                due(all, &format!("it says that {views} views are all"))
+            }
+            FromChild::Filled { table } => {
+                let filled = self.tables.fill(role, table);
+                filled.map_err(|error| chain(&error))?;
+                match table.is_file() {
+                    true => running.sealed(table),
+                    false => Ok(()),
+                }
+            }
+            FromChild::Verified { table, sha256 } => {
+                let verified = self.tables.verify(role, table, sha256);
+                verified.map_err(|error| chain(&error))
+            }
+            FromChild::Hello { .. }
+            | FromChild::Progress { .. }
+            | FromChild::Warning { .. }
+            | FromChild::Done(_)
+            | FromChild::Failed(_) => Err("it spoke out of turn".to_owned()),
+        }
+    }
+
+    /// Checks a process's identity and sandbox.
+    fn hello(
+        &mut self,
+        place: usize,
+        (version, build_id): (u32, &str),
+        theirs: Role,
+        sandbox: Sandbox,
+    ) -> Result<(), String> {
+        let running = &mut self.running[place];
+        if running.watch.said_hello() {
+            return Err("a second hello".to_owned());
+        }
+        if let Some(what) = mismatch(version, build_id) {
+            running.kill(Kill::Mismatch(what), self.listener);
+            return Ok(());
+        }
+        if theirs != running.child.role {
+            return Err(format!("it says that it is {}", theirs.name()));
+        }
+        running.watch.hello();
+        self.host.gate().greeted();
+        self.confined(place, Stage::Entered, sandbox);
+        Ok(())
+    }
+
+    /// A bake has opened its adapter, which `peers` others equal.
+    fn ready(
+        &mut self,
+        place: usize,
+        (adapter, peers): (AdapterInfo, u32),
+        sandbox: Sandbox,
+        pipelines: Option<&str>,
+    ) -> Result<(), String> {
+        let running = &mut self.running[place];
+        if !running.dispatcher.ready() {
+            return Err("it is ready out of turn".to_owned());
+        }
+        let adapter = words::adapter(adapter);
+        self.host.gate().opened(&adapter);
+        self.host.fleet().opened(&self.name, &adapter, peers);
+        if adapter.kind != "native"
+            && let Kind::Bake(spec) = self.kind
         {
+            // One spare on each adapter that would do as well.
+            let mut rung = running.rung.clone();
+            let indices = self.host.fleet().indices(&rung);
+            for nth in indices {
+                rung.nth = nth;
+                self.host.spares().want(spare_key(spec, &rung));
+            }
+        }
+        running.adapter = Some(adapter);
+        self.confined(place, Stage::Sealed, sandbox);
+        // A process that is not in its sandbox gets nothing.
+        let running = &mut self.running[place];
+        match running.kill {
+            None => running.lend(pipelines),
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// Gives a process the memory that it asks for.
+    fn allocate(&mut self, place: usize, table: Table, bytes: u64) -> Result<(), String> {
+        let child = &self.running[place].child;
+        match self.tables.allocate(child.role, table, bytes) {
+            Ok(blob) => child.send(Parcel::with(ToChild::Grant { table }, [&blob])),
+            Err(TableStoreError::Memory(error)) => {
+                let error = no_memory(child.role, table, bytes, &error);
+                self.step(life::JobEvent::Stop(error));
+                Ok(())
+            }
+            Err(error) => Err(chain(&error)),
+        }
+    }
+
+    /// Opens a file that prepare asks for, on another thread.
+    fn open(&mut self, place: usize, root: Root, name: String, limit: u64) -> Result<(), String> {
+        let running = &mut self.running[place];
+        if running.child.role != Role::Prepare || !running.dispatcher.started() {
+            return Err("it asks for a file, which is not its part".to_owned());
+        }
+        let input = self.kind.input(root);
+        let question = (running.dispatcher.opener).admit(input, root, name, limit)?;
+        let (id, events) = (running.child.id, self.events.clone());
+        tokio::spawn(async move {
+            let opened = ChildEvent::Opened(question.answer().await);
+            if events.send((id, opened)).await.is_err() {
+                tracing::debug!("a file was opened after the job's end");
+            }
+        });
+        Ok(())
+    }
+
+    /// A process says that its result is complete.
+    fn done(&mut self, place: usize, done: Done) -> Result<(), String> {
+        let running = &mut self.running[place];
+        let (role, product) = (running.child.role, running.rung.product);
+        if !running.dispatcher.ended() {
+            return Err("done before its input was complete".to_owned());
+        }
+        let complete = (self.tables).complete(role, &done, self.kind.preview(), product);
+        complete.map_err(|error| chain(&error))?;
+        running.answered = Some(Answer::Done);
+        running.watch.linger();
+        let time = running.child.spawned.elapsed();
+        self.listener.event(&Event::RoleDone { role, time });
+        self.report.role_done(done, time);
+        if role == Role::Bake {
+            self.report.made(product);
+        }
+        let least = match self.kind {
+            Kind::Bake(spec) if role == Role::Bake => spec.options.min_psnr,
+            Kind::Bake(_) | Kind::Compare(_) => None,
+        };
+        self.step(match least.and_then(|least| poor(least, &self.report)) {
+            Some(error) => life::JobEvent::Stop(error),
+            None => life::JobEvent::Answered(role),
+        });
+        Ok(())
+    }
+
+    /// Checks a process's report of its sandbox against the kernel, before the process gets anything.
+    fn confined(&mut self, place: usize, stage: Stage, account: Sandbox) {
+        let running = &mut self.running[place];
+        let (account, checked) = running.confined(stage, account, self.kind.sandbox());
+        if let Err(error) = checked {
             running.kill(error.kill(), self.listener);
         }
-        self.report.confined(role, account);
+        self.report.confined(running.child.role, account);
     }
 
     /// Hands a child the file that it asked for, unless an output of the job will replace that file.
     fn opened(&mut self, place: usize, Opened { outcome, file }: Opened) {
         if let Some(id) = file.as_ref().and_then(FileId::of) {
             self.given.add(id);
-            let spec = self.spec;
-            if let Some(target) = spec.outputs().find(|target| target.replaces(id)) {
-                self.step(life::Event::Stop(named_twice(target.path())));
+            let mut outputs = self.kind.outputs().into_iter();
+            if let Some(target) = outputs.find(|target| target.replaces(id)) {
+                self.step(life::JobEvent::Stop(named_twice(target.path())));
                 return;
             }
         }
-        let Some(running) = self.running.get_mut(place) else {
-            return;
-        };
-        running.feed.opener.answered();
+        let running = &mut self.running[place];
+        running.dispatcher.opener.answered();
         running.watch.alive();
         let parcel = Parcel {
             message: ToChild::Opened { outcome },
             fds: file.map(Handed::File).into_iter().collect(),
         };
-        if !running.child.send(parcel) {
-            self.violation(place, "its queue is full".to_owned());
+        if let Err(what) = running.child.send(parcel) {
+            self.violation(place, what);
         }
     }
 
@@ -341,55 +358,39 @@ impl Job<'_> {
     }
 
     /// Sends every child what it can be sent now.
-    pub(super) fn feed(&mut self) {
+    pub(super) fn dispatch(&mut self) {
         let (mut clogged, mut fed, mut working) = (Vec::new(), Vec::new(), Vec::new());
         for (place, running) in self.running.iter_mut().enumerate() {
             if !running.watch.said_hello() || running.kill.is_some() || running.answered.is_some() {
                 continue;
             }
-            let before = [running.feed.started(), running.feed.at_work()];
-            let parcels = match running.child.role {
-                Role::Prepare => running.feed.for_prepare(self.spec),
-                Role::Bake => {
-                    // While another job bakes on the adapter, this one opens it, and its input is prepared and looked
-                    // at.
-                    let place = || self.host.fleet().slot(&self.spec.name);
-                    running.feed.for_bake(self.spec, &self.stock, place)
-                }
-                Role::Encode => running.feed.for_encode(self.spec, &self.stock),
-            };
-            if running.feed.started() && !before[0] {
+            let before = [running.dispatcher.started(), running.dispatcher.at_work()];
+            // While another job bakes on the adapter, this one opens it, and its input is prepared and looked at.
+            let place_free = || self.host.fleet().slot(&self.name);
+            let parcels = running.dispatcher.next(&self.tables, place_free);
+            if running.dispatcher.started() && !before[0] {
                 fed.push(running.child.role);
             }
-            if running.feed.at_work() && !before[1] {
+            if running.dispatcher.at_work() && !before[1] {
                 working.push((running.child.role, running.number));
             }
-            if !parcels.into_iter().all(|parcel| running.child.send(parcel)) {
-                clogged.push(place);
+            if let Err(what) = parcels
+                .into_iter()
+                .try_for_each(|parcel| running.child.send(parcel))
+            {
+                clogged.push((place, what));
             }
         }
         for (role, attempt) in working {
             self.listener.event(&Event::Working { role, attempt });
         }
         for role in fed {
-            self.step(life::Event::Fed(role));
+            self.step(life::JobEvent::Fed(role));
         }
-        for place in clogged {
-            self.violation(place, "its queue is full".to_owned());
+        for (place, what) in clogged {
+            self.violation(place, what);
         }
     }
-}
-
-/// What is wrong, if a worker comes from another build.
-pub(super) fn mismatch(version: u32, build_id: &str) -> Option<String> {
-    (version != proto::PROTOCOL_VERSION || build_id != proto::BUILD_ID).then(|| {
-        format!(
-            "kiln-baker is of build {} (protocol {version}), kiln of {} ({})",
-            printable(build_id, 80),
-            proto::BUILD_ID,
-            proto::PROTOCOL_VERSION
-        )
-    })
 }
 
 /// Whether the error is due to the limit of a file's size.
@@ -422,4 +423,47 @@ fn no_memory(role: Role, table: Table, bytes: u64, error: &BlobError) -> Box<Job
     };
     error.role = Some(role);
     error
+}
+
+/// Refuses what a bake made, where it explains the views with less than `least` dB.
+fn poor(least: f64, report: &Report) -> Option<Box<JobError>> {
+    let message = match report.psnr.train_db {
+        // A plan explains nothing.
+        _ if report.plan.is_some() => return None,
+        Some(psnr) if f64::from(psnr) >= least => return None,
+        Some(psnr) => format!(
+            "the texture explains the views with {psnr:.2} dB, less than the {least} dB of --min-psnr"
+        ),
+        None => {
+            format!("vertex colours have no PSNR, and --min-psnr asks for {least} dB")
+        }
+    };
+    let hint = "--rejected and --preview show where it is wrong; or ask for less";
+    Some(JobError::own(Code::InvalidAsset, message, hint))
+}
+
+#[cfg(test)]
+mod tests {
+    use proto::exit::DATAERR;
+
+    use super::*;
+    use crate::options::JobOptions;
+    use crate::report::Options;
+
+    #[test]
+    fn a_result_below_the_least_psnr_is_refused_with_both_figures() {
+        let mut report = Report::of(Options::of(&JobOptions::default()));
+        let error = poor(30.0, &report).expect("vertex colours have no figure");
+        assert!(error.message.contains("30 dB"), "{}", error.message);
+        for (psnr, good) in [(30.0, true), (29.994, false), (f32::NAN, false)] {
+            report.psnr.train_db = Some(psnr);
+            let error = poor(30.0, &report);
+            assert_eq!(error.is_none(), good, "{psnr}");
+            if let Some(error) = error {
+                let both = [format!("{psnr:.2} dB"), "30 dB".to_owned()];
+                assert!(both.iter().all(|figure| error.message.contains(figure)));
+                assert_eq!(error.exit_code, DATAERR);
+            }
+        }
+    }
 }

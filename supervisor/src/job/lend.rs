@@ -8,11 +8,11 @@ use proto::blob::Blob;
 use proto::limits::MAX_PIPELINES_BYTES;
 use proto::message::{Role, Table, ToChild};
 
-use super::Running;
-use crate::child::chain;
-use crate::feed::{Handed, Parcel};
-use crate::pipelines::{self, Key, Vault};
-use crate::reserve::lend;
+use super::running::Running;
+use crate::host::pipelines::{self, Key, Vault};
+use crate::process::child::Parcel;
+use crate::process::reserve::lend;
+use crate::words::chain;
 
 /// What one bake has been given of the pipeline cache, and what it offers.
 #[derive(Debug, Default)]
@@ -48,21 +48,16 @@ impl Running {
         let Some(offer) = offer else { return Ok(()) };
         let vault = self.loan.vault.clone();
         let key = pipelines::key(offer);
-        if self.feed.rung().unkept || !vault.keeps(&key) {
+        if self.rung.unkept || !vault.keeps(&key) {
             let message = ToChild::Pipelines { keep: false };
-            let fds = Vec::new();
-            let sent = self.child.send(Parcel { message, fds });
-            return sent.then_some(()).ok_or("its queue is full".to_owned());
+            return self.child.send(Parcel::bare(message));
         }
         self.loan.key = Some(key);
         let given = Arc::clone(&self.loan.given);
         self.child.send_when(async move {
             let blob = vault.load(key).await;
             given.store(blob.is_some(), Ordering::Relaxed);
-            Parcel {
-                message: ToChild::Pipelines { keep: true },
-                fds: blob.map(Handed::Blob).into_iter().collect(),
-            }
+            Parcel::with(ToChild::Pipelines { keep: true }, &blob)
         });
         Ok(())
     }
@@ -73,7 +68,7 @@ impl Running {
         let Loan {
             key, open, written, ..
         } = &mut self.loan;
-        let early = self.child.role == Role::Bake && !self.feed.compiled();
+        let early = self.child.role == Role::Bake && !self.dispatcher.compiled();
         if !early || key.is_none() || open.is_some() || written.is_some() {
             return Err("it hands pipelines over out of turn".to_owned());
         }
@@ -83,14 +78,8 @@ impl Running {
         let blob = lend(|| Blob::create("kiln-pipelines", bytes));
         let blob = Arc::new(blob.map_err(|error| chain(&error))?);
         *open = Some(Arc::clone(&blob));
-        let parcel = Parcel {
-            message: ToChild::Grant {
-                table: Table::Pipelines,
-            },
-            fds: vec![Handed::Blob(blob)],
-        };
-        let sent = self.child.send(parcel);
-        sent.then_some(()).ok_or("its queue is full".to_owned())
+        let table = Table::Pipelines;
+        (self.child).send(Parcel::with(ToChild::Grant { table }, [&blob]))
     }
 
     /// The pipelines are written.
@@ -104,7 +93,7 @@ impl Running {
 
     /// The stages are compiled. What it wrote is cached; nothing that it writes later is.
     pub(super) fn compiled(&mut self) -> Result<(), String> {
-        if self.loan.open.is_some() || !self.feed.compile() {
+        if self.loan.open.is_some() || !self.dispatcher.compile() {
             return Err("its stages are compiled out of turn".to_owned());
         }
         if let (Some(key), Some(blob)) = (self.loan.key, self.loan.written.take()) {

@@ -12,18 +12,14 @@ use proto::message::{AdapterInfo, FromChild, Role, Table};
 use proto::sandbox::{Sandbox, Stage};
 use tokio::sync::mpsc;
 
-use super::hear::mismatch;
 use super::lend::Loan;
-use super::{EVENTS, Running};
-use crate::cgroup::Group;
-use crate::child::{self, ChildId, Launcher, chain};
-use crate::feed::Feed;
-use crate::ladder::Rung;
-use crate::pipelines::Vault;
-use crate::procfs::Share;
-use crate::sandbox;
-use crate::watch::{STALL_FLOOR, Watch, stall_cap};
-use crate::words;
+use super::running::{EVENTS, Running, mismatch};
+use crate::host::ladder::Rung;
+use crate::host::pipelines::Vault;
+use crate::process::cgroup::Group;
+use crate::process::child::{ChildEvent, ChildId, Launcher};
+use crate::process::dispatcher::Assignment;
+use crate::words::{self, chain};
 
 /// Describes the jobs that a spare suits.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,7 +43,7 @@ pub struct Spare {
     /// How many adapters would do as well as the one that it opened.
     pub(super) peers: u32,
     pub(super) running: Running,
-    pub(super) events: mpsc::Receiver<(ChildId, child::Event)>,
+    pub(super) events: mpsc::Receiver<(ChildId, ChildEvent)>,
 }
 
 /// All spares.
@@ -108,8 +104,10 @@ impl Spares {
                 pid = spare.running.child.pid,
                 "a spare process is dropped: {why}"
             );
-            if let (Some(key), false) = (spare.running.loan.given(), spare.running.feed.compiled())
-            {
+            if let (Some(key), false) = (
+                spare.running.loan.given(),
+                spare.running.dispatcher.compiled(),
+            ) {
                 vault.blame(key);
             }
             // The next job that opens the adapter itself shows whether another try is worth it.
@@ -130,7 +128,7 @@ impl Spares {
             {
                 self.shelf.remove(oldest);
             }
-            match Spare::start(key, now, &self.vault, &enter) {
+            match Spare::start(key, &self.vault, &enter) {
                 Ok(spare) => self.shelf.push(spare),
                 Err(exit) => tracing::info!("no spare process: {exit:?}"),
             }
@@ -147,10 +145,9 @@ impl Spares {
 impl Spare {
     fn start(
         key: Key,
-        now: Instant,
         vault: &Vault,
         enter: impl Fn(u32) -> Option<Group>,
-    ) -> Result<Self, crate::verdict::Exit> {
+    ) -> Result<Self, crate::process::verdict::Exit> {
         let (sender, events) = mpsc::channel(EVENTS);
         let launcher = Launcher {
             program: &key.program,
@@ -167,19 +164,9 @@ impl Spare {
             nth: key.warm.nth,
             ..Rung::default()
         };
-        let running = Running {
-            group: enter(child.pid),
-            child,
-            number: 0,
-            watch: Watch::new(STALL_FLOOR, stall_cap(Role::Bake), now),
-            feed: Feed::new(rung),
-            loan: Loan::new(vault.clone()),
-            adapter: None,
-            accounts: Vec::new(),
-            answered: None,
-            kill: None,
-            share: Share::default(),
-        };
+        let assignment = Assignment::Bake(key.warm.clone(), None);
+        let mut running = Running::new(child, rung, assignment, Loan::new(vault.clone()));
+        running.group = enter(running.child.pid);
         Ok(Self {
             key,
             peers: 1,
@@ -192,7 +179,7 @@ impl Spare {
     fn advance(&mut self) -> Result<(), String> {
         loop {
             match self.events.try_recv() {
-                Ok((_, child::Event::Packet(packet))) => self.packet(*packet)?,
+                Ok((_, ChildEvent::Packet(packet))) => self.packet(*packet)?,
                 Ok((_, other)) => return Err(format!("{other:?}")),
                 Err(mpsc::error::TryRecvError::Empty) => return Ok(()),
                 Err(mpsc::error::TryRecvError::Disconnected) => return Err("it is gone".to_owned()),
@@ -222,18 +209,17 @@ impl Spare {
                 }
                 running.watch.hello();
                 self.confined(Stage::Entered, sandbox)?;
-                let warm = self.running.feed.warm(self.key.warm.clone());
-                if warm.is_some_and(|parcel| !self.running.child.send(parcel)) {
-                    return Err("its queue is full".to_owned());
+                match self.running.dispatcher.warm() {
+                    Some(parcel) => self.running.child.send(parcel),
+                    None => Ok(()),
                 }
-                Ok(())
             }
             FromChild::Ready {
                 adapter,
                 peers,
                 sandbox,
                 pipelines,
-            } if running.feed.ready() => {
+            } if running.dispatcher.ready() => {
                 if adapter.kind == "native" {
                     return Err("it opened no GPU".to_owned());
                 }
@@ -261,14 +247,10 @@ impl Spare {
         }
     }
 
-    fn confined(&mut self, stage: Stage, mut account: Sandbox) -> Result<(), String> {
-        account.missing = words::printable(&account.missing, proto::limits::MAX_TEXT_BYTES);
-        if self.key.sandbox {
-            sandbox::check(Role::Bake, stage, self.running.child.pid, &account)
-                .map_err(|error| chain(&error))?;
-        }
+    fn confined(&mut self, stage: Stage, account: Sandbox) -> Result<(), String> {
+        let (account, checked) = self.running.confined(stage, account, self.key.sandbox);
         self.running.accounts.push(account);
-        Ok(())
+        checked.map_err(|error| chain(&error))
     }
 
     /// Kills it and waits until it is gone.

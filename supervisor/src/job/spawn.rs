@@ -1,45 +1,20 @@
-//! Carries out a start that [`crate::life`] decided: asks the gate, then takes a warm spare or starts a fresh process.
+//! Carries out a start that [`crate::job::life`] decided: asks the gate, then takes a warm spare or starts a fresh process.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use proto::message::{Phase, Role};
-use tokio::sync::mpsc;
 
 use super::lend::Loan;
-use super::spare::Spare;
-use super::{Job, Running, bury};
-use crate::child::{self, ChildId};
+use super::running::{Running, watch};
+use super::spare::{Key, Spare};
+use super::{Held, Job, Kind, Spec, bury};
 use crate::event::Event;
-use crate::feed::Feed;
-use crate::gate::Entry;
-use crate::host::Host;
-use crate::ladder::Rung;
-use crate::life;
-use crate::procfs::Share;
-use crate::verdict::{Ending, Exit, Kill, LastWords};
-use crate::watch::{STALL_FLOOR, Watch, stall_cap};
-
-/// A start that the gate holds back.
-#[derive(Debug)]
-pub(super) struct Held {
-    pub(super) role: Role,
-    rung: Rung,
-    pub(super) why: String,
-}
-
-/// The job's entry at the gate. It is cleared when the job ends, however it ends.
-#[derive(Debug)]
-pub(super) struct Pass<'a> {
-    pub(super) host: &'a Host,
-    pub(super) job: std::sync::Arc<str>,
-}
-
-impl Drop for Pass<'_> {
-    fn drop(&mut self) {
-        self.host.gate().over(&self.job, Instant::now());
-        self.host.leave_slot(&self.job);
-    }
-}
+use crate::host::gate::Admission;
+use crate::host::ladder::Rung;
+use crate::job::life;
+use crate::process::child::ChildId;
+use crate::process::verdict::{Ending, Exit, Kill, LastWords};
 
 impl Job<'_> {
     /// Starts a process for `role` as soon as the gate allows it.
@@ -72,7 +47,7 @@ impl Job<'_> {
             return false;
         };
         self.held.swap_remove(place);
-        let fault = crate::verdict::fault(&unborn(
+        let fault = crate::process::verdict::fault(&unborn(
             role,
             Some(Kill::JobOver),
             Exit::NotSpawned {
@@ -80,7 +55,7 @@ impl Job<'_> {
                 transient: true,
             },
         ));
-        self.step(life::Event::Ended {
+        self.step(life::JobEvent::Ended {
             role,
             fault: Box::new(fault),
             exit: Exit::Code(0),
@@ -91,16 +66,16 @@ impl Job<'_> {
     }
 
     fn try_spawn(&mut self, role: Role, rung: Rung) -> Option<Held> {
-        let entry = (self.host.gate()).enter(&self.spec.name, role, &rung, Instant::now());
+        let entry = (self.host.gate()).enter(&self.name, role, &rung, Instant::now());
         match entry {
-            Entry::Go(chosen, over) => {
+            Admission::Go(chosen, over) => {
                 for line in over {
                     self.warning(role, &line);
                 }
                 self.launch(role, chosen);
             }
-            Entry::Wait(why) => return Some(Held { role, rung, why }),
-            Entry::Refuse(mut error) => {
+            Admission::Wait(why) => return Some(Held { role, rung, why }),
+            Admission::Refuse(mut error) => {
                 error.role = Some(role);
                 // The life of the job waits for the end of what it started.
                 self.held.push(Held {
@@ -108,7 +83,7 @@ impl Job<'_> {
                     rung,
                     why: error.message.clone(),
                 });
-                self.step(life::Event::Stop(error));
+                self.step(life::JobEvent::Stop(error));
             }
         }
         None
@@ -120,22 +95,15 @@ impl Job<'_> {
         let number = self.starts.entry(role).or_default();
         *number += 1;
         let number = *number;
-        if role == Role::Bake {
-            rung.nth = self.host.fleet().enter(&self.spec.name, &rung);
-            let key = self.spec.spare(&rung);
+        if role == Role::Bake
+            && let Kind::Bake(spec) = self.kind
+        {
+            rung.nth = self.host.fleet().enter(&self.name, &rung);
+            let key = spare_key(spec, &rung);
             // A spare may have been given cached pipelines.
             let spare = (!rung.unkept).then(|| self.host.spares().take(&key));
-            if let Some(Spare {
-                running,
-                events,
-                peers,
-                ..
-            }) = spare.flatten()
-            {
-                if let Some(adapter) = &running.adapter {
-                    (self.host.fleet()).opened(&self.spec.name, adapter, peers);
-                }
-                self.adopt(id, number, rung, running, events);
+            if let Some(spare) = spare.flatten() {
+                self.adopt(id, number, rung, spare);
                 self.host.spares().want(key);
                 return;
             }
@@ -148,22 +116,13 @@ impl Job<'_> {
                     pid: child.pid,
                     warm: false,
                 });
-                let group = self.host.enter(child.pid);
-                let floor = self.spec.stall.unwrap_or(STALL_FLOOR);
-                let cap = self.spec.stall.unwrap_or_else(|| stall_cap(role));
-                self.running.push(Running {
-                    child,
-                    number,
-                    watch: Watch::new(floor, cap, Instant::now()),
-                    feed: Feed::new(rung),
-                    loan: Loan::new(self.host.vault().clone()),
-                    adapter: None,
-                    accounts: Vec::new(),
-                    answered: None,
-                    kill: None,
-                    group,
-                    share: Share::default(),
-                });
+                let assignment = self.kind.assignment(role, &rung, &self.tables);
+                let loan = Loan::new(self.host.vault().clone());
+                let mut running = Running::new(child, rung, assignment, loan);
+                running.number = number;
+                running.group = self.host.enter(running.child.pid);
+                running.watch = watch(role, self.kind.silence());
+                self.running.push(running);
             }
             Err(exit) => {
                 let grave = bury::Grave::unborn(number);
@@ -173,22 +132,24 @@ impl Job<'_> {
     }
 
     /// Makes a spare process this job's own, and forwards its events to this job.
-    fn adopt(
-        &mut self,
-        id: ChildId,
-        number: u32,
-        rung: Rung,
-        mut running: Running,
-        mut events: mpsc::Receiver<(ChildId, child::Event)>,
-    ) {
+    fn adopt(&mut self, id: ChildId, number: u32, rung: Rung, spare: Spare) {
+        let Spare {
+            mut running,
+            mut events,
+            peers,
+            ..
+        } = spare;
+        if let Some(adapter) = &running.adapter {
+            self.host.fleet().opened(&self.name, adapter, peers);
+        }
         running.child.id = id;
-        running.child.owner.change(self.spec.name.clone());
+        running.child.owner.change(Arc::clone(&self.name));
         running.child.spawned = Instant::now();
         running.number = number;
-        running.feed.adopt(rung);
-        let floor = self.spec.stall.unwrap_or(STALL_FLOOR);
-        let cap = self.spec.stall.unwrap_or_else(|| stall_cap(Role::Bake));
-        running.watch = Watch::new(floor, cap, Instant::now());
+        let assignment = self.kind.assignment(Role::Bake, &rung, &self.tables);
+        running.dispatcher.adopt(assignment);
+        running.rung = rung;
+        running.watch = watch(Role::Bake, self.kind.silence());
         running.watch.hello();
         self.listener.event(&Event::Started {
             role: Role::Bake,
@@ -208,12 +169,23 @@ impl Job<'_> {
                 }
             }
         });
-        self.feed();
+        self.dispatch();
+    }
+}
+
+/// What a spare process must be like to bake a job on a rung.
+pub(super) fn spare_key(spec: &Spec, rung: &Rung) -> Key {
+    Key {
+        warm: spec.warm_job(rung),
+        program: spec.baker.clone(),
+        sandbox: spec.sandbox,
+        log_filter: spec.log_filter.clone(),
+        threads: spec.threads,
     }
 }
 
 /// The end of a process that never existed.
-pub(super) fn unborn(role: Role, kill: Option<Kill>, exit: Exit) -> Ending {
+fn unborn(role: Role, kill: Option<Kill>, exit: Exit) -> Ending {
     Ending {
         role,
         phase: Phase::Start,

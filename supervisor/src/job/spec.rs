@@ -4,15 +4,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use proto::job::{
-    Blend, Container, Device, Form, PrepareJob, Product, Quality, Refine, Repair, Simplify, WarmJob,
-};
+use proto::job::{Container, Form, PrepareJob, Quality, WarmJob};
 use proto::message::Table;
 
-use super::spare::Key;
 use crate::error::JobError;
+use crate::host::ladder::Rung;
 use crate::input::Input;
-use crate::ladder::{Policy, Rung};
+use crate::options::JobOptions;
 use crate::output::Target;
 
 /// Where the maps of the texture go: all or none.
@@ -80,38 +78,8 @@ pub struct Spec {
     pub report: Option<Target>,
     /// Make nothing, and tell what it would take.
     pub dry_run: bool,
-    /// Edge of the texture in texels, or of each of its pages.
-    pub texture_size: u32,
-    /// Choose a smaller one where the views resolve no more.
-    pub texture_auto: bool,
-    /// What to make.
-    pub product: Product,
-    /// What is mended of the mesh.
-    pub repair: Repair,
-    /// Triangles to keep.
-    pub simplify: Simplify,
-    /// Use the mesh's own texture coordinates.
-    pub keep_uvs: bool,
-    /// Of these the set with this number.
-    pub uv_set: Option<u32>,
-    /// Work put into the fit.
-    pub quality: Quality,
-    /// Space of the footprint's average.
-    pub blend: Blend,
-    /// Whether cameras and exposures are moved first.
-    pub refine: Refine,
-    /// Bytes of device memory to plan with; none for what is fastest.
-    pub vram_budget: Option<u64>,
-    /// Measure every GPU stage by the device's clock.
-    pub gpu_times: bool,
-    /// Adapter.
-    pub device: Device,
-    /// Chooses the held-out views.
-    pub seed: u64,
-    /// Views kept out of the fit.
-    pub holdout: u32,
-    /// How far a failed bake may climb.
-    pub fallback: Policy,
+    /// What was asked for. Its sources and `name` are those of a sidecar's job.
+    pub options: JobOptions,
     /// Whether workers must be in their sandbox; otherwise they enter none.
     pub sandbox: bool,
     /// Memory of each worker in bytes.
@@ -120,8 +88,6 @@ pub struct Spec {
     pub crash_root: Option<PathBuf>,
     /// Where what a driver compiled is kept, where the job runs alone; none for nowhere.
     pub pipelines: Option<PathBuf>,
-    /// For the whole job.
-    pub timeout: Duration,
     /// In place of the floor and of every announcement: for tests.
     pub stall: Option<Duration>,
     /// The worker program, by an absolute path.
@@ -148,7 +114,7 @@ impl Spec {
     /// Edge of the atlas that is baked, all pages together.
     #[must_use]
     pub fn atlas_size(&self) -> u32 {
-        self.form.pages.atlas(self.texture_size)
+        self.form.pages.atlas(self.options.texture_size)
     }
 
     /// What bake can do on a rung before there is data.
@@ -158,42 +124,32 @@ impl Spec {
             device: rung.device.clone(),
             avoid: rung.avoid.clone(),
             nth: rung.nth,
-            quality: self.quality,
-            blend: self.blend,
-        }
-    }
-
-    /// What a spare process must be like to bake it on a rung.
-    #[must_use]
-    pub fn spare(&self, rung: &Rung) -> Key {
-        Key {
-            warm: self.warm_job(rung),
-            program: self.baker.clone(),
-            sandbox: self.sandbox,
-            log_filter: self.log_filter.clone(),
-            threads: self.threads,
+            quality: self.options.quality,
+            blend: self.options.blend,
         }
     }
 
     /// The part of it that prepare needs.
     #[must_use]
     pub fn prepare_job(&self) -> PrepareJob {
+        let options = &self.options;
         PrepareJob {
             mesh_file: self.mesh.name.clone(),
             views_file: self.views.name.clone(),
             texture_size: self.atlas_size(),
             pages: self.form.pages,
-            texture_auto: self.texture_auto,
-            repair: self.repair,
-            simplify: self.simplify,
-            keep_uvs: self.keep_uvs,
-            uv_set: self.uv_set,
-            holdout: self.holdout,
-            seed: self.seed,
-            quality: self.quality,
+            texture_auto: options.texture_auto,
+            frame: options.frame,
+            repair: options.repair(),
+            simplify: options.simplify(),
+            keep_uvs: options.keep_uvs,
+            uv_set: options.uv_set,
+            holdout: options.holdout,
+            seed: options.seed,
+            quality: options.quality,
             unwrap_deadline_ms: match self.dry_run {
-                true => unwrap_deadline(self.quality).min(DRY_RUN_UNWRAP),
-                false => unwrap_deadline(self.quality),
+                true => unwrap_deadline(options.quality).min(DRY_RUN_UNWRAP),
+                false => unwrap_deadline(options.quality),
             },
             layers: self.form.container == Container::Glb,
         }

@@ -3,13 +3,10 @@
 use std::time::Instant;
 
 use proto::message::{Code, Role};
-use proto::recorder;
 
-use super::{Job, Running};
+use super::{Job, Kind};
 use crate::error::JobError;
-use crate::life;
-use crate::procfs::{self, Condition, Share};
-use crate::verdict::Kill;
+use crate::job::life;
 use crate::words;
 
 impl Job<'_> {
@@ -25,19 +22,19 @@ impl Job<'_> {
             .map(|(_, role)| role)
             .collect();
         for role in due {
-            self.step(life::Event::Due(role));
+            self.step(life::JobEvent::Due(role));
         }
         self.knock();
         self.host.tend_spares(now);
-        if now.duration_since(self.started) >= self.spec.timeout {
+        if now.duration_since(self.started) >= self.kind.timeout() {
             let error = self.deadline();
-            self.step(life::Event::Stop(error));
+            self.step(life::JobEvent::Stop(error));
         }
     }
 
     fn deadline(&self) -> Box<JobError> {
-        let limit = words::span(self.spec.timeout);
-        let hint = "--timeout SECONDS allows more; --quality draft needs less";
+        let limit = words::span(self.kind.timeout());
+        let hint = self.kind.more_time();
         let Some(running) = self
             .running
             .iter()
@@ -54,44 +51,16 @@ impl Job<'_> {
             return JobError::own(Code::DeadlineExceeded, message, hint);
         };
         let (role, phase) = (running.child.role, running.watch.phase());
-        let message = format!(
-            "not finished within {limit}: {} was still {}",
-            role.name(),
-            words::doing(phase)
-        );
+        let who = match self.kind {
+            Kind::Bake(_) => role.name(),
+            Kind::Compare(_) => "it",
+        };
+        let doing = words::doing(phase);
+        let message = format!("not finished within {limit}: {who} was still {doing}");
         let mut error = JobError::own(Code::DeadlineExceeded, message, hint);
         (error.role, error.phase) = (Some(role), Some(phase));
         error.device.clone_from(&running.adapter);
         error.log_tail = running.child.tail.lines();
         error
-    }
-}
-
-impl Running {
-    /// Why the process must be killed, if it must.
-    pub(super) fn look(&mut self, now: Instant) -> Option<Kill> {
-        match recorder::read_state(self.child.recorder.file()) {
-            Ok(Some(state)) => self.watch.recorded(&state),
-            Ok(None) => {}
-            Err(error) => tracing::warn!(%error, "the flight recorder cannot be read"),
-        }
-        let mut starved = 0.0;
-        if self.watch.suspicious() {
-            let share = Share::of(self.child.pid);
-            if self.share != Share::default() {
-                starved = share.starved_since(&self.share);
-            }
-            self.share = share;
-        }
-        // A bake that opens its adapter and compiles is owed nothing yet. Its driver may hang, and otherwise nobody
-        // would notice.
-        let opening = self.child.role == Role::Bake && !self.feed.compiled();
-        let owed = !opening && !self.feed.ended();
-        let kill = self.watch.tick(now, owed, starved)?;
-        let stall = matches!(kill, Kill::Stall { .. });
-        if stall && procfs::condition(self.child.pid) == Condition::Stopped {
-            return Some(Kill::Frozen);
-        }
-        Some(kill)
     }
 }

@@ -1,7 +1,7 @@
-//! Files that a job was given to read → none of its outputs takes the place of one.
+//! Tracks the files that a job reads, so that no output replaces one.
 //!
-//! A file is known by device and inode, whatever its name: pictures of views, buffers and a model's cameras are known only
-//! once prepare has asked for them, and by names of its own.
+//! A file is identified by device and inode, whatever its name. Pictures, buffers and a model's cameras are known only
+//! once prepare has asked for them, by names of its own.
 
 use std::collections::HashSet;
 use std::fs::{self, Metadata};
@@ -16,7 +16,7 @@ use proto::place;
 
 use crate::error::JobError;
 
-/// Which file it is.
+/// The identity of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileId {
     device: u64,
@@ -33,7 +33,7 @@ impl From<&Metadata> for FileId {
 }
 
 impl FileId {
-    /// What is open; none where the system does not tell.
+    /// The identity of an open file; `None` if the system does not tell.
     pub fn of(file: &impl AsFd) -> Option<Self> {
         let stat = fstat(file).ok()?;
         Some(Self {
@@ -42,10 +42,10 @@ impl FileId {
         })
     }
 
-    /// What lies at `path`, links followed; none where nothing does.
+    /// The identity of the file at `path`, links followed; `None` if there is no file.
     ///
     /// # Errors
-    /// The disk or its server is at fault.
+    /// The disk or its server fails.
     pub(super) fn at(path: &Path) -> io::Result<Option<Self>> {
         match fs::metadata(path) {
             Ok(metadata) => Ok(Some((&metadata).into())),
@@ -55,12 +55,12 @@ impl FileId {
     }
 }
 
-/// See the head of this file.
+/// The files that a job reads.
 #[derive(Clone, Debug, Default)]
 pub struct Given(HashSet<FileId>);
 
 impl Given {
-    /// This one, too.
+    /// Adds a file.
     pub fn add(&mut self, file: FileId) {
         self.0.insert(file);
     }
@@ -74,7 +74,7 @@ impl Given {
     }
 }
 
-/// The error of a file that is to be read and written, or written twice.
+/// The error for a file that is both read and written, or written twice.
 #[must_use]
 pub fn named_twice(path: &Path) -> Box<JobError> {
     JobError::own(

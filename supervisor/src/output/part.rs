@@ -1,9 +1,9 @@
-//! A file that is being written: it has no name until it is complete, and is never taken for a result.
+//! A file being written. It has no name until it is complete, so it is never taken for a result.
 //!
-//! It is made with `O_TMPFILE`, so that whatever ends this process before the file is complete leaves nothing. Only where
-//! the file system cannot do that is it named from the start. A name is `.kiln-<16 hexadecimal digits>.part`, never given
-//! twice, and its file is locked (flock) for as long as its process lives. So a part that nobody has locked is a dead
-//! process's, in whatever container or on whatever host that ran, and [`sweep`] removes it.
+//! It is created with `O_TMPFILE`, so an end of this process before completion leaves nothing. Where the file system
+//! does not support that, the file has a name from the start. Names are `.kiln-<16 hexadecimal digits>.part` and are
+//! never reused. The file is locked (flock) for as long as its process lives. So an unlocked part belongs to a dead
+//! process, in whatever container or on whatever host it ran, and [`sweep`] removes it.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::hash::{BuildHasher, RandomState};
@@ -15,28 +15,28 @@ use std::path::{Path, PathBuf};
 use nix::fcntl::{AT_FDCWD, AtFlags, OFlag};
 use nix::unistd::linkat;
 
-use crate::reserve::lend;
+use crate::process::reserve::lend;
 
 const PREFIX: &str = ".kiln-";
 const SUFFIX: &str = ".part";
-/// Attempts at a name that nobody has.
+/// Attempts to find an unused name.
 const NAMES: u32 = 8;
-/// Mode as any new file has it, less the umask: the result is the user's, not a secret.
+/// The usual mode of new files, less the umask: the result is the user's and no secret.
 const MODE: u32 = 0o666;
 
-/// See the head of this file. Dropping it removes the file.
+/// A file being written; see the head of this file. Dropping it removes the file.
 #[derive(Debug)]
 pub(super) struct Part {
-    /// Complete or not; its lock says that we live.
+    /// The file; its lock shows that this process lives.
     pub(super) file: File,
     folder: PathBuf,
     name: Option<PathBuf>,
 }
 
 impl Part {
-    /// An empty file in `folder`.
+    /// Creates an empty file in `folder`.
     pub(super) fn create(folder: &Path) -> io::Result<Self> {
-        // Whatever stands in the way of a file without a name, the attempt with a name tells better.
+        // If a file without a name fails for any reason, the attempt with a name gives the better error.
         match Self::unnamed(folder) {
             Ok(part) => Ok(part),
             Err(_) => Self::named(folder),
@@ -48,7 +48,7 @@ impl Part {
         let mut options = OpenOptions::new();
         options.write(true).mode(MODE).custom_flags(flags);
         let file = lend(|| options.open(folder))?;
-        // Without /proc it could never get a name.
+        // Without /proc it could never be named.
         fs::symlink_metadata(link_of(&file))?;
         lock(&file)?;
         Ok(Self {
@@ -69,7 +69,7 @@ impl Part {
                 name: Some(name.to_path_buf()),
             };
             lock(&part.file)?;
-            // Between its birth and its lock somebody may have swept it away.
+            // Another process may have swept it before it was locked.
             match fs::symlink_metadata(name) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     Err(io::ErrorKind::AlreadyExists.into())
@@ -94,7 +94,7 @@ impl Part {
         Ok(name)
     }
 
-    /// The name was given to another file, or to none: it is not ours to remove any more.
+    /// The name now belongs to another file, or to none: this part must not remove it.
     pub(super) fn renamed(&mut self) {
         self.name = None;
     }
@@ -108,7 +108,7 @@ impl Drop for Part {
     }
 }
 
-/// Removes a part; one that stays is swept by the next run.
+/// Removes a part. If that fails, the next run sweeps it.
 pub(super) fn remove(name: &Path) {
     if let Err(error) = fs::remove_file(name) {
         tracing::debug!(name = %name.display(), %error, "a temporary file stays behind");
@@ -119,7 +119,7 @@ fn link_of(file: &File) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
-/// Takes the lock that says that we live. A file system without locks does without: its parts are then never swept.
+/// Takes the lock that shows that this process lives. On a file system without locks, parts are never swept.
 fn lock(file: &File) -> io::Result<()> {
     match file.try_lock() {
         Ok(()) => Ok(()),
@@ -137,7 +137,7 @@ fn with_new_name<T>(
 ) -> io::Result<T> {
     let mut last = io::Error::from(io::ErrorKind::AlreadyExists);
     for _ in 0..NAMES {
-        // Seeded by the system for each state anew.
+        // The system seeds each state differently.
         let random = RandomState::new().hash_one(std::process::id());
         match attempt(&folder.join(format!("{PREFIX}{random:016x}{SUFFIX}"))) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => last = error,
@@ -156,7 +156,7 @@ fn is_part(name: &str) -> bool {
     })
 }
 
-/// Removes the parts that dead processes left in `folder`. Best effort.
+/// Removes parts of dead processes in `folder`. Best effort.
 pub(super) fn sweep(folder: &Path) {
     let Ok(entries) = fs::read_dir(folder) else {
         return;
@@ -166,7 +166,7 @@ pub(super) fn sweep(folder: &Path) {
             continue;
         }
         let path = entry.path();
-        // Held until the file is gone, so that of two sweepers one acts.
+        // Locked until the file is removed, so that only one of two sweepers acts.
         let Ok(file) = open_to_lock(&path) else {
             continue;
         };
@@ -177,7 +177,7 @@ pub(super) fn sweep(folder: &Path) {
     }
 }
 
-/// A regular file, to be locked and not read.
+/// Opens a regular file to lock it, not to read it.
 pub(super) fn open_to_lock(path: &Path) -> io::Result<File> {
     let flags = (OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits();
     let mut options = OpenOptions::new();

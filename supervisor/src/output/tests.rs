@@ -1,4 +1,4 @@
-//! Targets, commits that are undone, and parts of the dead and of the living.
+//! Targets, undone commits, and parts of dead and live processes.
 
 use super::*;
 
@@ -41,7 +41,7 @@ fn a_batch_is_named_wholly_or_not_at_all() {
         target.stage(&mut &b"new"[..]).expect("room")
     };
     let files = [stage("old"), stage("fresh"), stage("refused")];
-    // What cannot be replaced by a file.
+    // A file cannot replace this.
     fs::create_dir(place("refused")).expect("folder");
     fs::write(place("refused/x"), b"x").expect("file");
     let error = commit(files, &Given::default()).expect_err("refused");

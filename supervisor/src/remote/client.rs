@@ -143,7 +143,7 @@ impl Pauses<'_> {
         if now + pause > since + self.client.patience {
             return Err(error);
         }
-        tracing::debug!(message = error.told().message, "trying again");
+        tracing::debug!(message = error.report().message, "trying again");
         self.pause = (2 * self.pause).min(LONGEST_PAUSE);
         sleep(pause).await;
         Ok(())

@@ -4,7 +4,7 @@
 //! Only files that are really named count, and no others of their folders. These are the `uri` of each glTF buffer, and
 //! `file_path` and `mask_path` of each frame with the endings that prepare would try. Of a COLMAP model they are the
 //! cameras and the pictures of its images. Pictures of a glTF and the MTL of an OBJ are never read. Each file is opened
-//! through [`crate::opener`], under the same rules as for `kiln bake`: beneath the folder, of a known kind. A file that
+//! through [`crate::process::opener`], under the same rules as for `kiln bake`: beneath the folder, of a known kind. A file that
 //! cannot be opened is left out, and prepare reports it as in `kiln bake`. This module finds files; only prepare judges
 //! them.
 
@@ -21,11 +21,11 @@ use proto::message::{Code, Refusal, Root};
 use sha2::{Digest as _, Sha256};
 
 use crate::error::JobError;
-use crate::hands;
 use crate::input::{Input, companion, exporter};
-use crate::opener::Opener;
+use crate::options::{Source, bad_name};
 use crate::output::Given;
-use crate::serve::spec::{Source, bad_name};
+use crate::process::opener::Opener;
+use crate::process::workers;
 use crate::store::Digest;
 
 /// A file to send.
@@ -101,7 +101,7 @@ async fn walk(mesh: &Input, views: &Input, sent: bool) -> Result<Collection, Box
             finder.first_of(&[exporter(&input.name)]).await?;
         }
         let text = input.name.ends_with(".txt");
-        let named = hands::give(move || match (root, model) {
+        let named = workers::run(move || match (root, model) {
             (Root::Mesh, _) => names::buffers(main)
                 .into_iter()
                 .map(|name| vec![name])
@@ -155,7 +155,12 @@ pub async fn open(
     limit: u64,
 ) -> Result<File, Refusal> {
     let [mesh, views] = inputs;
-    let question = opener.admit([mesh, views], root, name.to_owned(), limit);
+    let input = match root {
+        Root::Mesh => Some(mesh),
+        Root::Views | Root::Pictures => Some(views),
+        Root::Second => None,
+    };
+    let question = opener.admit(input, root, name.to_owned(), limit);
     let Ok(question) = question else {
         // More names than any job needs: prepare may not open them either.
         return Err(Refusal::Unlisted);
@@ -241,7 +246,7 @@ impl Finder<'_> {
             return Ok(file);
         }
         let failed = |error: std::io::Error| crate::input::unread(name, &error);
-        let read = hands::give(move || digest(file)).await;
+        let read = workers::run(move || digest(file)).await;
         let (file, bytes, digest) = read
             .map_err(|gone| failed(std::io::Error::other(gone)))?
             .map_err(failed)?;

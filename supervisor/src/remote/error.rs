@@ -9,8 +9,8 @@ use proto::limits::MAX_TEXT_BYTES;
 use serde::{Deserialize, Serialize};
 
 use crate::error::JobError;
+use crate::process::verdict::RetryClass;
 use crate::serve::problem::Code;
-use crate::verdict::RetryClass;
 use crate::words::{printable, word};
 
 /// The pause after a refusal that names no time.
@@ -64,9 +64,9 @@ pub enum RemoteError {
     Interrupted(Signal),
 }
 
-/// An error in words, for lines and JSON.
+/// What lines and JSON say of an error.
 #[derive(Debug, Serialize)]
-pub struct Told {
+pub struct ErrorReport {
     /// A code of the sidecar's closed list, or one of the causes below.
     pub code: String,
     /// What to expect of a retry.
@@ -135,6 +135,29 @@ impl Refused {
         self.after.unwrap_or(AGAIN).max(AGAIN)
     }
 
+    fn report(&self) -> ErrorReport {
+        let message = match &self.field {
+            Some(field) if !field.is_empty() => format!("{field}: {}", self.detail),
+            _ => self.detail.clone(),
+        };
+        let later = self.is_for_later().then(|| self.pause().as_secs());
+        let (class, message) = match later {
+            Some(seconds) => (
+                RetryClass::Transient,
+                format!("the sidecar takes it later: {message} (in {seconds} s)"),
+            ),
+            None => (RetryClass::Input, format!("the sidecar refuses: {message}")),
+        };
+        ErrorReport {
+            code: (self.code).map_or("unknown".to_owned(), |code| word(&code)),
+            class,
+            message: printable(&message, MAX_TEXT_BYTES),
+            hint: hint(self).to_owned(),
+            exit_code: self.exit_code(),
+            retry_after_s: later,
+        }
+    }
+
     fn exit_code(&self) -> u8 {
         match (self.code, self.status) {
             (Some(code), _) => of(code),
@@ -194,47 +217,13 @@ fn hint(refused: &Refused) -> &'static str {
 }
 
 impl RemoteError {
-    /// The error in words.
+    /// What a person or a program is told of it.
     #[must_use]
-    pub fn told(&self) -> Told {
-        let told = |code: &str, class, exit_code, message: String, hint: &str| Told {
-            code: code.to_owned(),
-            class,
-            message: printable(&message, MAX_TEXT_BYTES),
-            hint: hint.to_owned(),
-            exit_code,
-            retry_after_s: None,
-        };
-        match self {
-            Self::Local(error) => told(
-                &word(&error.code),
-                error.class,
-                error.exit_code,
-                error.message.clone(),
-                &error.hint,
-            ),
-            Self::Refused(refused) => {
-                let mut class = RetryClass::Input;
-                let mut message = match &refused.field {
-                    Some(field) if !field.is_empty() => format!("{field}: {}", refused.detail),
-                    _ => refused.detail.clone(),
-                };
-                let exit_code = refused.exit_code();
-                if refused.is_for_later() {
-                    class = RetryClass::Transient;
-                    let seconds = refused.pause().as_secs();
-                    message = format!("the sidecar takes it later: {message} (in {seconds} s)");
-                } else {
-                    message = format!("the sidecar refuses: {message}");
-                }
-                let code = refused
-                    .code
-                    .map_or("unknown".to_owned(), |code| word(&code));
-                let mut told = told(&code, class, exit_code, message, hint(refused));
-                told.retry_after_s = (refused.is_for_later()).then(|| refused.pause().as_secs());
-                told
-            }
-            Self::Unreachable { why, absent } => told(
+    pub fn report(&self) -> ErrorReport {
+        let (code, class, exit_code, message, hint) = match self {
+            Self::Local(error) => return ErrorReport::of(error),
+            Self::Refused(refused) => return refused.report(),
+            Self::Unreachable { why, absent } => (
                 "unreachable",
                 RetryClass::Transient,
                 exit::UNAVAILABLE,
@@ -246,14 +235,14 @@ impl RemoteError {
                     }
                 },
             ),
-            Self::Untrusted { why, hint } => told(
+            Self::Untrusted { why, hint } => (
                 "untrusted",
                 RetryClass::Config,
                 exit::NOPERM,
                 why.clone(),
-                hint,
+                *hint,
             ),
-            Self::Garbled(why) => told(
+            Self::Garbled(why) => (
                 "not_understood",
                 RetryClass::Config,
                 exit::PROTOCOL,
@@ -263,27 +252,48 @@ impl RemoteError {
                     env!("CARGO_PKG_VERSION")
                 ),
             ),
-            Self::Damaged(why) => told(
+            Self::Damaged(why) => (
                 "damaged",
                 RetryClass::Transient,
                 exit::IOERR,
                 why.clone(),
                 "nothing was put in place; fetch it again",
             ),
-            Self::TimedOut(time) => told(
+            Self::TimedOut(time) => (
                 "deadline_exceeded",
                 RetryClass::Input,
                 exit::TIMEOUT,
                 format!("not over after {} s of waiting", time.as_secs_f64()),
                 "the job goes on: kiln wait waits on, kiln cancel ends it",
             ),
-            Self::Interrupted(signal) => told(
+            Self::Interrupted(signal) => (
                 "cancelled",
                 RetryClass::Input,
                 u8::try_from(128 + *signal as i32).unwrap_or(exit::SIGINT),
                 format!("ended by {}", signal.as_str()),
                 "a job that was accepted goes on: kiln wait waits on, kiln cancel ends it",
             ),
+        };
+        ErrorReport {
+            code: code.to_owned(),
+            class,
+            message: printable(&message, MAX_TEXT_BYTES),
+            hint: hint.to_owned(),
+            exit_code,
+            retry_after_s: None,
+        }
+    }
+}
+
+impl ErrorReport {
+    fn of(error: &JobError) -> Self {
+        Self {
+            code: word(&error.code),
+            class: error.class,
+            message: printable(&error.message, MAX_TEXT_BYTES),
+            hint: error.hint.clone(),
+            exit_code: error.exit_code,
+            retry_after_s: None,
         }
     }
 }
@@ -309,7 +319,7 @@ mod tests {
             let body = format!(r#"{{"code": "{}", "detail": "x"}}"#, word(&code));
             let refused = Refused::read(code.meaning().0, Some("7"), body.as_bytes());
             assert_eq!(refused.code, Some(code));
-            assert_eq!(RemoteError::Refused(refused).told().exit_code, of(code));
+            assert_eq!(RemoteError::Refused(refused).report().exit_code, of(code));
         }
         assert_eq!(of(Code::QueueFull), 75);
         assert_eq!(of(Code::Unauthorized), 77);
@@ -320,7 +330,7 @@ mod tests {
     fn an_unknown_problem_is_judged_by_its_status_and_said_on_one_line() {
         let read = |status: u16, body: &str| {
             let status = StatusCode::from_u16(status).expect("a status");
-            RemoteError::Refused(Refused::read(status, None, body.as_bytes())).told()
+            RemoteError::Refused(Refused::read(status, None, body.as_bytes())).report()
         };
         assert_eq!(read(503, "<html>").exit_code, 75);
         assert_eq!(read(401, "").exit_code, 77);
@@ -343,7 +353,7 @@ mod tests {
         assert_eq!(refused("0").pause(), AGAIN);
         assert_eq!(refused("99999999").pause(), LONGEST);
         assert_eq!(refused("Fri, 01 Jan 2027 00:00:00 GMT").pause(), AGAIN);
-        let told = RemoteError::Refused(refused("5")).told();
+        let told = RemoteError::Refused(refused("5")).report();
         assert_eq!((told.exit_code, told.retry_after_s), (75, Some(5)));
         assert!(told.message.contains("64 jobs wait"), "{}", told.message);
     }

@@ -16,10 +16,10 @@ use super::http::Ask;
 use super::jobs::Job;
 use super::sse;
 use crate::event::{Event, Listener};
-use crate::ladder::Step;
+use crate::host::ladder::Step;
+use crate::process::verdict::{Fault, RetryClass};
+use crate::process::watch::PhaseState;
 use crate::store::JobId;
-use crate::verdict::{Fault, RetryClass};
-use crate::watch::PhaseState;
 use crate::words::printable;
 
 /// The sidecar sends a comment every 15 s, so a stream that is silent for longer is dead.
@@ -137,7 +137,7 @@ struct Teller<'a> {
 }
 
 impl Teller<'_> {
-    fn take(&mut self, event: &sse::Event) -> Result<(), RemoteError> {
+    fn take(&mut self, event: &sse::ServerEvent) -> Result<(), RemoteError> {
         if event.id <= self.last && self.last > 0 {
             self.again("the sidecar was restarted");
         }
@@ -270,7 +270,7 @@ mod tests {
         };
         let mut take = |id, kind: &str, data: &str| {
             let (kind, data) = (kind.to_owned(), data.to_owned());
-            teller.take(&sse::Event { id, kind, data })
+            teller.take(&sse::ServerEvent { id, kind, data })
         };
         let fit = r#"{"role": "bake", "phase": "fit", "done": 1, "total": 4, "progress": 0.4}"#;
         take(1, "state", r#"{"state": "preparing"}"#).expect("a state");
@@ -287,7 +287,7 @@ mod tests {
         take(2, "log", done).expect("an end");
         take(3, "done", "whatever it is").expect("read elsewhere");
         assert_eq!(
-            take(4, "log", "no JSON").map_err(|error| error.told().exit_code),
+            take(4, "log", "no JSON").map_err(|error| error.report().exit_code),
             Err(76)
         );
         assert_eq!(

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 use super::error::{Refused, RemoteError};
 use super::place::Place;
-use crate::hands;
+use crate::process::workers;
 
 /// Longest wait for a connection, and longest silence within an answer.
 const SILENCE: Duration = Duration::from_secs(60);
@@ -162,7 +162,7 @@ fn contents(file: Arc<File>, size: u64, sent: Arc<AtomicU64>) -> Body {
                 return None;
             }
             let length = CHUNK.min(size - at);
-            let read = hands::give(move || {
+            let read = workers::run(move || {
                 let mut chunk = vec![0; usize::try_from(length).unwrap_or(0)];
                 file.read_exact_at(&mut chunk, at).map(|()| chunk)
             });

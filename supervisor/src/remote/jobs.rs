@@ -10,11 +10,11 @@ use super::client::{Client, Later};
 use super::error::RemoteError;
 use super::http::{Ask, Payload};
 use crate::error::JobError;
+use crate::options::{JobOptions, bad_name};
+use crate::process::verdict::RetryClass;
 use crate::report::{Options, Report};
 use crate::serve::board::State;
-use crate::serve::spec::{JobSpec, bad_name};
 use crate::store::{Digest, JobId};
-use crate::verdict::RetryClass;
 use crate::words::printable;
 
 /// Jobs in one page of a list.
@@ -134,7 +134,7 @@ impl Job {
             // The job ended before it began.
             None if self.known.state != State::Succeeded => {
                 // A spec of another version is not needed for more than this.
-                let spec = JobSpec::deserialize(&self.known.spec).unwrap_or_default();
+                let spec = JobOptions::deserialize(&self.known.spec).unwrap_or_default();
                 Some(Report::of(Options::of(&spec)))
             }
             None => None,
@@ -186,7 +186,7 @@ impl Client {
     ///
     /// # Errors
     /// The sidecar refuses, or is gone.
-    pub async fn submit(&self, spec: &JobSpec, key: &str) -> Result<Job, RemoteError> {
+    pub async fn submit(&self, spec: &JobOptions, key: &str) -> Result<Job, RemoteError> {
         let mut ask = Ask::new(Method::POST, "/v1/jobs")
             .with(HeaderName::from_static("idempotency-key"), key);
         ask.payload = Payload::Json(Bytes::from(spec.canonical()));
@@ -332,7 +332,7 @@ mod tests {
         Job::read(job(&made("model.glb"))).expect("a name");
         for name in ["../model.glb", "/etc/passwd", "a/b", "", ".bashrc", "a\nb"] {
             let error = Job::read(job(&made(name))).expect_err(name);
-            assert_eq!(error.told().exit_code, 76);
+            assert_eq!(error.report().exit_code, 76);
         }
         Job::read(job(&json!({ "state": "levitating" }))).expect_err("no such state");
         Job::read(json!([])).expect_err("no job");

@@ -5,7 +5,7 @@ const MOST: usize = 16 << 20;
 
 /// One event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Event {
+pub struct ServerEvent {
     /// Its number; 0 if it has none.
     pub id: u64,
     /// Its type; `message` if it names none.
@@ -25,7 +25,7 @@ pub struct Parser {
     line: Vec<u8>,
     /// The last byte was a carriage return, so a line feed that follows belongs to it.
     returned: bool,
-    event: Event,
+    event: ServerEvent,
     /// The event has at least one line of data.
     has_data: bool,
 }
@@ -35,7 +35,7 @@ impl Parser {
     ///
     /// # Errors
     /// An event is too long.
-    pub fn push(&mut self, bytes: &[u8]) -> Result<Vec<Event>, TooLong> {
+    pub fn push(&mut self, bytes: &[u8]) -> Result<Vec<ServerEvent>, TooLong> {
         let mut events = Vec::new();
         for &byte in bytes {
             let after_return = std::mem::replace(&mut self.returned, byte == b'\r');
@@ -54,7 +54,7 @@ impl Parser {
         Ok(events)
     }
 
-    fn take(&mut self, line: &str) -> Option<Event> {
+    fn take(&mut self, line: &str) -> Option<ServerEvent> {
         if line.is_empty() {
             let mut event = std::mem::take(&mut self.event);
             // The id holds until another one comes.
@@ -89,8 +89,8 @@ impl Parser {
 mod tests {
     use super::*;
 
-    fn event(id: u64, kind: &str, data: &str) -> Event {
-        Event {
+    fn event(id: u64, kind: &str, data: &str) -> ServerEvent {
+        ServerEvent {
             id,
             kind: kind.to_owned(),
             data: data.to_owned(),
@@ -108,7 +108,7 @@ mod tests {
         ];
         for size in 1..text.len() {
             let mut parser = Parser::default();
-            let events: Vec<Event> = text
+            let events: Vec<ServerEvent> = text
                 .as_bytes()
                 .chunks(size)
                 .flat_map(|chunk| parser.push(chunk).expect("short"))

@@ -14,7 +14,7 @@ use super::collect::{Collection, Found, open};
 use super::error::RemoteError;
 use super::http::{Ask, Payload};
 use crate::error::JobError;
-use crate::opener::Opener;
+use crate::process::opener::Opener;
 
 /// Between two reports about a file under way.
 const TICK: Duration = Duration::from_millis(100);

@@ -33,7 +33,7 @@ impl Report {
         if !plan.buffers.is_empty() {
             lines.push("device memory".to_owned());
             for buffers in &plan.buffers {
-                let (words, bytes) = (buffers.group.words(), size(buffers.bytes));
+                let (words, bytes) = (buffers.group.describe(), size(buffers.bytes));
                 lines.push(format!("  {words:28} {bytes:>12}  {:>5}", buffers.count));
             }
             let peak = size(plan.peak_vram_kib.saturating_mul(1024));
@@ -58,14 +58,14 @@ impl Report {
         let prepared = (self.stages.iter()).filter(of_prepare);
         let prepared: f64 = prepared.map(|stage| stage.time.ms / 1e3).sum();
         let all = prepared + plan.seconds.iter().map(|time| time.seconds).sum::<f64>();
-        let mut lines = vec![format!("time: about {} in all", told(all))];
+        let mut lines = vec![format!("time: about {} in all", rounded(all))];
         let measured = (self.stages.iter()).filter(of_prepare);
         lines.extend(measured.map(|stage| {
             let PhaseTime { phase, ms } = stage.time;
-            format!("  {:28} {:>12}", doing(phase), told(ms / 1e3))
+            format!("  {:28} {:>12}", doing(phase), rounded(ms / 1e3))
         }));
         lines.extend(plan.seconds.iter().map(|time| {
-            let about = format!("about {}", told(time.seconds));
+            let about = format!("about {}", rounded(time.seconds));
             format!("  {:28} {about:>12}", doing(time.phase))
         }));
         lines
@@ -120,7 +120,7 @@ fn rows(plan: &BakePlan) -> String {
 }
 
 /// `0.4 s`; a number that is no time counts as the longest.
-fn told(seconds: f64) -> String {
+fn rounded(seconds: f64) -> String {
     let seconds = if seconds.is_finite() {
         seconds
     } else {
@@ -136,9 +136,9 @@ mod tests {
     #[test]
     fn what_a_worker_says_of_times_does_no_harm() {
         for seconds in [f64::NAN, f64::INFINITY, -1.0, 1e300] {
-            assert!(!told(seconds).is_empty(), "{seconds}");
+            assert!(!rounded(seconds).is_empty(), "{seconds}");
         }
-        assert_eq!(told(-3.0), "0.0 s");
-        assert_eq!(told(0.44), "0.4 s");
+        assert_eq!(rounded(-3.0), "0.0 s");
+        assert_eq!(rounded(0.44), "0.4 s");
     }
 }

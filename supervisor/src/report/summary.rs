@@ -10,7 +10,7 @@ use proto::pages::Pages;
 use proto::plan::RowsHeld;
 use proto::sandbox::Level;
 
-use super::Report;
+use super::{FileEntry, Report};
 use crate::words::{size, span};
 
 impl Report {
@@ -22,95 +22,20 @@ impl Report {
             lines.extend(self.shared());
             return lines;
         }
-        let choice = self.prepare.as_ref().and_then(|prepare| prepare.texture);
-        let texture = choice.map_or(self.options.texture_size, |choice| choice.size);
-        let mesh = self.prepare.as_ref().map(|prepare| {
-            format!(
-                ", {} triangles in {} charts",
-                prepare.triangles, prepare.charts
-            )
-        });
-        let bytes = self.files.first().map_or(0, |file| file.bytes);
-        let product = match self.product {
-            Product::Texture if self.options.pages == Pages::ONE => {
-                format!("texture {texture}×{texture}")
-            }
-            Product::Texture => {
-                format!(
-                    "{} pages of {texture}×{texture}",
-                    self.options.pages.count()
-                )
-            }
-            Product::VertexColours => "vertex colours in place of a texture".to_owned(),
-        };
-        lines.push(format!(
-            "{} ({}): {product}{}",
-            self.options.output.display(),
-            size(bytes),
-            mesh.unwrap_or_default()
-        ));
+        lines.push(self.headline());
         lines.extend(self.shared());
-        let train = self
-            .psnr
-            .train_db
-            .map(|db| format!("PSNR {db:.1} dB on the views of the fit"));
-        let count = self
-            .encode
-            .as_ref()
-            .map_or(0, |encode| encode.holdout.len());
-        let holdout = self
-            .psnr
-            .holdout_db
-            .map(|db| format!("{db:.1} dB on {count} held-out views"));
-        let psnr: Vec<String> = train.into_iter().chain(holdout).collect();
-        if !psnr.is_empty() {
-            lines.push(psnr.join(", "));
-        }
+        lines.extend(self.likeness());
         lines.extend(self.bake.as_ref().and_then(thinned));
         lines.extend(self.bake.as_ref().and_then(in_parts));
         lines.extend(self.prepare.as_ref().and_then(repaired));
         lines.extend(self.bake.as_ref().and_then(refined));
         lines.extend(self.bake.as_ref().and_then(layered));
-        let roles: Vec<String> = self
-            .roles
-            .iter()
-            .map(|entry| {
-                format!(
-                    "{} {}",
-                    entry.role.name(),
-                    span(Duration::from_secs_f64(entry.ms / 1e3))
-                )
-            })
-            .collect();
-        let device = self
-            .device
-            .as_ref()
-            .map_or("unknown device", |device| device.name.as_str());
-        let rss = [
-            self.peak.prepare_rss_kib,
-            self.peak.bake_rss_kib,
-            self.peak.encode_rss_kib,
-        ];
-        let rss = rss.into_iter().flatten().max().unwrap_or(0);
-        lines.push(format!(
-            "{} on {device} ({}); largest process {}",
-            span(Duration::from_secs_f64(self.ms / 1e3)),
-            roles.join(", "),
-            size(rss.saturating_mul(1024))
-        ));
-        lines.extend(
-            self.files
-                .iter()
-                .filter(|file| !["glb", "ply", "obj"].contains(&&*file.kind))
-                .map(|file| {
-                    format!(
-                        "{}: {} ({})",
-                        file.kind,
-                        file.path.display(),
-                        size(file.bytes)
-                    )
-                }),
-        );
+        lines.push(self.effort());
+        let more = |file: &&FileEntry| !["glb", "ply", "obj"].contains(&&*file.kind);
+        lines.extend(self.files.iter().filter(more).map(|file| {
+            let (kind, path) = (&file.kind, file.path.display());
+            format!("{kind}: {path} ({})", size(file.bytes))
+        }));
         if self.warnings_dropped > 0 {
             lines.push(format!(
                 "{} further warnings were not shown",
@@ -119,9 +44,64 @@ impl Report {
         }
         lines
     }
-}
 
-impl Report {
+    /// What was made.
+    fn headline(&self) -> String {
+        let choice = self.prepare.as_ref().and_then(|prepare| prepare.texture);
+        let texture = choice.map_or(self.options.texture_size, |choice| choice.size);
+        let pages = self.options.pages;
+        let product = match self.product {
+            Product::Texture if pages == Pages::ONE => format!("texture {texture}×{texture}"),
+            Product::Texture => format!("{} pages of {texture}×{texture}", pages.count()),
+            Product::VertexColours => "vertex colours in place of a texture".to_owned(),
+        };
+        let mesh = self.prepare.as_ref().map(|prepare| {
+            let PrepareSummary {
+                triangles, charts, ..
+            } = prepare;
+            format!(", {triangles} triangles in {charts} charts")
+        });
+        let bytes = self.files.first().map_or(0, |file| file.bytes);
+        format!(
+            "{} ({}): {product}{}",
+            self.options.output.display(),
+            size(bytes),
+            mesh.unwrap_or_default()
+        )
+    }
+
+    /// How well the views are reproduced, if that was measured.
+    fn likeness(&self) -> Option<String> {
+        let train = self.psnr.train_db;
+        let train = train.map(|db| format!("PSNR {db:.1} dB on the views of the fit"));
+        let encode = self.encode.as_ref();
+        let count = encode.map_or(0, |encode| encode.holdout.len());
+        let holdout = self.psnr.holdout_db;
+        let holdout = holdout.map(|db| format!("{db:.1} dB on {count} held-out views"));
+        let psnr: Vec<String> = train.into_iter().chain(holdout).collect();
+        (!psnr.is_empty()).then(|| psnr.join(", "))
+    }
+
+    /// Time and memory.
+    fn effort(&self) -> String {
+        let time = |ms: f64| span(Duration::from_secs_f64(ms / 1e3));
+        let roles = self.roles.iter();
+        let roles: Vec<String> = roles
+            .map(|entry| format!("{} {}", entry.role.name(), time(entry.ms)))
+            .collect();
+        let device = self.device.as_ref();
+        let device = device.map_or("unknown device", |device| device.name.as_str());
+        let peak = self.peak;
+        let rss = [peak.prepare_rss_kib, peak.bake_rss_kib, peak.encode_rss_kib];
+        let rss = rss.into_iter().flatten().max().unwrap_or(0);
+        format!(
+            "{} on {device} ({}); largest process {}",
+            time(self.ms),
+            roles.join(", "),
+            size(rss.saturating_mul(1024))
+        )
+    }
+
     /// Lines for every job: about its sandbox, and about failures on the way.
     fn shared(&self) -> Vec<String> {
         let mut lines = Vec::new();
@@ -130,7 +110,7 @@ impl Report {
             lines.push("the workers ran without their full sandbox".to_owned());
         }
         if !self.ladder.is_empty() {
-            let steps: Vec<&str> = self.ladder.iter().map(|step| step.words()).collect();
+            let steps: Vec<&str> = self.ladder.iter().map(|step| step.describe()).collect();
             lines.push(format!("baked again {}", steps.join(", then ")));
         }
         lines

@@ -7,8 +7,8 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use proto::message::{Phase, Role};
 
 use crate::event::{Event, Listener};
-use crate::screen::{complain, outcome, say};
-use crate::watch::PhaseState;
+use crate::print::{complain, outcome, say};
+use crate::process::watch::PhaseState;
 use crate::words::{sentence, span, stage, unit};
 
 /// A spinner turns this often. It shows that the supervisor is alive, not the worker.
@@ -21,7 +21,6 @@ const OPEN: &str = "{spinner} {prefix:<38} {msg}";
 /// A phase that is over.
 const OVER: &str = "✓ {prefix:<38} {msg}";
 
-/// See the head of this file.
 pub(super) struct Bars {
     all: MultiProgress,
     bars: HashMap<(Role, Phase), ProgressBar>,
@@ -121,7 +120,11 @@ impl Listener for Bars {
                 role, fault, step, ..
             } => {
                 self.close(*role, false);
-                self.line(&format!("{}: trying again {}", fault.message, step.words()));
+                self.line(&format!(
+                    "{}: trying again {}",
+                    fault.message,
+                    step.describe()
+                ));
             }
             Event::RoleDone { role, .. } => self.close(*role, true),
             Event::Done(report) => {

@@ -25,7 +25,8 @@ use serde_json::{Value, json};
 
 use crate::error::JobError;
 use crate::event::{Event, Listener};
-use crate::screen::result;
+use crate::print::result;
+use crate::process::watch::PhaseState;
 
 /// Least time between two lines about the same phase: ten a second are enough for any eye.
 const INTERVAL: Duration = Duration::from_millis(100);
@@ -51,7 +52,20 @@ impl Json {
 
 impl Listener for Json {
     fn event(&mut self, event: &Event<'_>) {
-        let mut line = match event {
+        let Some(mut line) = self.line(event) else {
+            return;
+        };
+        if let (Some(job), Value::Object(line)) = (&self.job, &mut line) {
+            line.insert("job".to_owned(), job.as_str().into());
+        }
+        result(&line.to_string());
+    }
+}
+
+impl Json {
+    /// The line of an event; `None` if it is not shown.
+    fn line(&mut self, event: &Event<'_>) -> Option<Value> {
+        Some(match event {
             Event::Started {
                 role,
                 attempt,
@@ -59,37 +73,11 @@ impl Listener for Json {
                 warm,
             } => {
                 self.shown.retain(|(shown, _), _| shown != role);
-                json!({
-                    "event": "started",
-                    "role": role,
-                    "attempt": attempt,
-                    "pid": pid,
-                    "warm": warm,
-                    "monotonic_us": monotonic_us(),
-                })
+                let fields = json!({ "role": role, "attempt": attempt, "pid": pid, "warm": warm });
+                timed("started", fields)
             }
             Event::Held { role, why } => json!({ "event": "held", "role": role, "why": why }),
-            Event::Progress { role, phase, state } => {
-                let now = Instant::now();
-                let complete = state.total > 0 && state.done >= state.total;
-                let fresh = self
-                    .shown
-                    .get(&(*role, *phase))
-                    .is_some_and(|last| now.duration_since(*last) < INTERVAL);
-                if fresh && !complete {
-                    return;
-                }
-                self.shown.insert((*role, *phase), now);
-                json!({
-                    "event": "progress",
-                    "role": role,
-                    "phase": phase,
-                    "done": state.done,
-                    "total": state.total,
-                    "fraction": state.fraction(),
-                    "eta_s": state.time_left(now).map(|left| left.as_secs_f64()),
-                })
-            }
+            Event::Progress { role, phase, state } => self.progress(*role, *phase, state)?,
             Event::Warning { role, text } => {
                 json!({ "event": "warning", "role": role, "text": text })
             }
@@ -98,28 +86,18 @@ impl Listener for Json {
                 attempt,
                 pid,
                 how,
-            } => json!({
-                "event": "ended",
-                "role": role,
-                "attempt": attempt,
-                "pid": pid,
-                "ended": how,
-                "monotonic_us": monotonic_us(),
-            }),
-            Event::Killing { role, attempt, why } => json!({
-                "event": "killing",
-                "role": role,
-                "attempt": attempt,
-                "why": why,
-                "monotonic_us": monotonic_us(),
-            }),
+            } => timed(
+                "ended",
+                json!({ "role": role, "attempt": attempt, "pid": pid, "ended": how }),
+            ),
+            Event::Killing { role, attempt, why } => timed(
+                "killing",
+                json!({ "role": role, "attempt": attempt, "why": why }),
+            ),
             Event::Host(holdings) => json!({ "event": "host", "holds": holdings }),
-            Event::Working { role, attempt } => json!({
-                "event": "working",
-                "role": role,
-                "attempt": attempt,
-                "monotonic_us": monotonic_us(),
-            }),
+            Event::Working { role, attempt } => {
+                timed("working", json!({ "role": role, "attempt": attempt }))
+            }
             Event::Retry {
                 role,
                 fault,
@@ -142,16 +120,36 @@ impl Listener for Json {
                 let output = made.then(|| report.options.output.to_string_lossy());
                 json!({ "event": "done", "output": output, "report": report })
             }
-            Event::Failed(report) => match &report.error {
-                Some(error) => error_line(error),
-                None => return,
-            },
-        };
-        if let (Some(job), Value::Object(line)) = (&self.job, &mut line) {
-            line.insert("job".to_owned(), job.as_str().into());
-        }
-        result(&line.to_string());
+            Event::Failed(report) => error_line(report.error.as_deref()?),
+        })
     }
+
+    /// The line of a phase's progress, unless the last one was just now.
+    fn progress(&mut self, role: Role, phase: Phase, state: &PhaseState) -> Option<Value> {
+        let now = Instant::now();
+        let complete = state.total > 0 && state.done >= state.total;
+        let last = self.shown.get(&(role, phase));
+        if last.is_some_and(|last| now.duration_since(*last) < INTERVAL) && !complete {
+            return None;
+        }
+        self.shown.insert((role, phase), now);
+        Some(json!({
+            "event": "progress",
+            "role": role,
+            "phase": phase,
+            "done": state.done,
+            "total": state.total,
+            "fraction": state.fraction(),
+            "eta_s": state.time_left(now).map(|left| left.as_secs_f64()),
+        }))
+    }
+}
+
+/// A line with the time of the event.
+fn timed(event: &str, mut fields: Value) -> Value {
+    fields["event"] = event.into();
+    fields["monotonic_us"] = json!(monotonic_us());
+    fields
 }
 
 /// The machine's monotonic clock, which all processes share, so that a reader can compare these times with its own.

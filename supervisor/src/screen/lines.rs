@@ -6,14 +6,13 @@ use std::time::{Duration, Instant};
 use proto::message::{Phase, Role};
 
 use crate::event::{Event, Listener};
-use crate::screen::{complain, outcome, say};
-use crate::watch::PhaseState;
+use crate::print::{complain, outcome, say};
+use crate::process::watch::PhaseState;
 use crate::words::{sentence, span, stage, unit};
 
-/// Between two lines about unfinished work.
+/// Interval between lines about unfinished work.
 const INTERVAL: Duration = Duration::from_secs(5);
 
-/// See the head of this file.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
     /// Prefix of each line, if there are several jobs.
@@ -117,7 +116,11 @@ impl Listener for Lines {
                 role, fault, step, ..
             } => {
                 self.open.retain(|(open, _), _| open != role);
-                self.say(&format!("{}: trying again {}", fault.message, step.words()));
+                self.say(&format!(
+                    "{}: trying again {}",
+                    fault.message,
+                    step.describe()
+                ));
             }
             Event::RoleDone { role, time } => {
                 self.finish_before(*role, None);

@@ -8,6 +8,7 @@
 //! | `GET /v1/jobs/{id}/events` | [`events`]: what happens, as it happens |
 //! | `GET /v1/jobs/{id}/artifacts/{name}` | [`artifact`]: the files that a job made |
 //! | `POST /v1/admin/…` | [`admin`]: drain, self-test, breaker/reset |
+//! | `GET /openapi.json` | `openapi`, in the words of `document`: all of this, for programs |
 //! | `GET /livez`, `/readyz`, `/metrics`, `/v1/capabilities` | [`health`] |
 //! | `GET /`, `/page/…` | [`super::page`]: the page |
 
@@ -17,6 +18,8 @@ pub mod artifact;
 
 pub mod blobs;
 
+mod document;
+
 pub mod events;
 
 mod form;
@@ -24,6 +27,8 @@ mod form;
 pub mod health;
 
 pub mod job;
+
+mod openapi;
 
 pub mod submit;
 
@@ -38,7 +43,8 @@ use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::{HeaderValue, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post, put};
+use axum::routing::{MethodRouter, get, post, put};
+use serde_json::Value;
 
 use super::guard::Guard;
 use super::listen::Peer;
@@ -48,36 +54,67 @@ use super::service::Service;
 use super::slots::Seat;
 use crate::store::{Bound, Fault, StoreError};
 
-/// All routes.
+/// A route, and what the document says of it.
+struct Route {
+    path: &'static str,
+    methods: MethodRouter<Service>,
+    about: Value,
+}
+
+impl Route {
+    fn new(path: &'static str, methods: MethodRouter<Service>, about: Value) -> Self {
+        Self {
+            path,
+            methods,
+            about,
+        }
+    }
+}
+
+/// All routes but those of the page.
+fn routes() -> [Route; 14] {
+    let (blob, jobs, job) = ("/v1/blobs/{digest}", "/v1/jobs", "/v1/jobs/{id}");
+    let (cancel, events) = ("/v1/jobs/{id}/cancel", "/v1/jobs/{id}/events");
+    let (file, can) = ("/v1/jobs/{id}/artifacts/{name}", "/v1/capabilities");
+    let (test, reset) = ("/v1/admin/self-test", "/v1/admin/breaker/reset");
+    let blobs = put(blobs::put).get(blobs::get);
+    [
+        Route::new(blob, blobs, blobs::about()),
+        Route::new(jobs, post(submit::submit).get(job::list), submit::about()),
+        Route::new(job, get(job::get).delete(job::forget), job::about()),
+        Route::new(cancel, post(job::cancel), job::about_cancel()),
+        Route::new(events, get(events::events), events::about()),
+        Route::new(file, get(artifact::get), artifact::about()),
+        Route::new("/v1/admin/drain", post(admin::drain), admin::about_drain()),
+        Route::new(test, post(admin::self_test), admin::about_self_test()),
+        Route::new(reset, post(admin::reset), admin::about_reset()),
+        Route::new(can, get(health::capabilities), health::about_capabilities()),
+        Route::new("/livez", get(health::livez), health::about_livez()),
+        Route::new("/readyz", get(health::readyz), health::about_readyz()),
+        Route::new("/metrics", get(health::metrics), health::about_metrics()),
+        Route::new("/openapi.json", get(openapi::openapi), openapi::about()),
+    ]
+}
+
+/// All of them, behind the guard.
 pub fn router(service: Service, guard: Arc<Guard>) -> Router {
     let checked = middleware::from_fn_with_state((service.clone(), guard), check);
-    Router::new()
-        .route("/v1/blobs/{digest}", put(blobs::put).get(blobs::get))
-        .route("/v1/jobs", post(submit::submit).get(job::list))
-        .route("/v1/jobs/{id}", get(job::get).delete(job::forget))
-        .route("/v1/jobs/{id}/cancel", post(job::cancel))
-        .route("/v1/jobs/{id}/events", get(events::events))
-        .route("/v1/jobs/{id}/artifacts/{name}", get(artifact::get))
-        .route("/v1/admin/drain", post(admin::drain))
-        .route("/v1/admin/self-test", post(admin::self_test))
-        .route("/v1/admin/breaker/reset", post(admin::reset))
-        .route("/v1/capabilities", get(health::capabilities))
-        .route("/livez", get(health::livez))
-        .route("/readyz", get(health::readyz))
-        .route("/metrics", get(health::metrics))
-        .route("/openapi.json", get(health::openapi))
-        .merge(page::routes())
-        .fallback(async || Problem::new(Code::NotFound, "no such route; see /openapi.json"))
-        .method_not_allowed_fallback(async || {
-            Problem::new(
-                Code::MethodNotAllowed,
-                "see /openapi.json for what this route takes",
-            )
-        })
-        // Each body has bounds of its own: of a spec, of an upload, of a job.
-        .layer(DefaultBodyLimit::disable())
-        .layer(checked)
-        .with_state(service)
+    let all = routes().into_iter();
+    all.fold(Router::new(), |router, route| {
+        router.route(route.path, route.methods)
+    })
+    .merge(page::routes())
+    .fallback(async || Problem::new(Code::NotFound, "no such route; see /openapi.json"))
+    .method_not_allowed_fallback(async || {
+        Problem::new(
+            Code::MethodNotAllowed,
+            "see /openapi.json for what this route takes",
+        )
+    })
+    // Each body has bounds of its own: of a spec, of an upload, of a job.
+    .layer(DefaultBodyLimit::disable())
+    .layer(checked)
+    .with_state(service)
 }
 
 /// Lets in who may, and counts what was answered.

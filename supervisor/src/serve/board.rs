@@ -1,7 +1,7 @@
-//! What jobs do at this moment, and what they did lately → for whoever asks, and for streams of events that can be resumed.
+//! The live state and recent events of jobs, for requests and for resumable event streams.
 //!
-//! The store knows what must not be lost; this is the rest, in memory: phase, progress, warnings, the last events. A job leaves
-//! the board an hour after its end.
+//! The store holds what must not be lost. The board holds the rest in memory: phase, progress, warnings and the latest
+//! events. A job leaves the board an hour after its end.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,41 +17,41 @@ use crate::event::{Event, Listener};
 use crate::store::JobId;
 use crate::words;
 
-/// Events of one job that can still be had. One job makes some hundreds.
+/// Most events kept per job. One job makes some hundreds.
 const EVENTS: usize = 1000;
-/// Bytes of them.
+/// Most bytes of events kept per job.
 const EVENT_BYTES: usize = 256 << 10;
-/// Bytes of the events of all jobs that are over.
+/// Most bytes of events of all ended jobs.
 const OVER_BYTES: usize = 32 << 20;
-/// Between two progress events of one job.
+/// Least time between two progress events of a job.
 const INTERVAL: Duration = Duration::from_millis(100);
-/// How long an ended job's events can be had.
+/// How long an ended job's events are kept.
 const KEPT: Duration = Duration::from_secs(3600);
 
-/// Where a job is.
+/// The state of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// Accepted, and not begun.
+    /// Accepted but not started.
     Queued,
-    /// Mesh and views are read.
+    /// Reads mesh and views.
     Preparing,
-    /// The texture is fitted.
+    /// Fits the texture.
     Baking,
-    /// The files are made.
+    /// Makes the files.
     Encoding,
-    /// A process failed, and another takes its place.
+    /// A process failed and another replaces it.
     Retrying,
-    /// The result is there.
+    /// The result is available.
     Succeeded,
-    /// There is none.
+    /// The job ended without a result.
     Failed,
-    /// Nobody wanted it any more.
+    /// The client cancelled it.
     Cancelled,
 }
 
 impl State {
-    /// Nothing follows.
+    /// Whether the state is final.
     #[must_use]
     pub fn is_over(self) -> bool {
         matches!(self, Self::Succeeded | Self::Failed | Self::Cancelled)
@@ -61,7 +61,7 @@ impl State {
 /// One event of a stream.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// Rises by one within a job.
+    /// Rises by one with each event of a job.
     pub seq: u64,
     /// `state`, `progress`, `log` or `done`.
     pub kind: &'static str,
@@ -69,12 +69,12 @@ pub struct Entry {
     pub data: Arc<str>,
 }
 
-/// What a job does now.
+/// The current state of a job.
 #[derive(Clone, Debug)]
 pub struct Now {
-    /// Where it is.
+    /// Its state.
     pub state: State,
-    /// What is being done.
+    /// Its current phase.
     pub phase: Option<Phase>,
     /// 0 to 1; never falls.
     pub progress: f64,
@@ -85,10 +85,10 @@ pub struct Now {
 #[derive(Debug)]
 struct Inner {
     now: Now,
-    /// Roles that are done.
+    /// Roles that have finished.
     done: Vec<Role>,
     entries: VecDeque<Entry>,
-    /// Of the entries.
+    /// Bytes of the entries.
     bytes: usize,
     next: u64,
     told: Option<Instant>,
@@ -99,18 +99,18 @@ struct Inner {
 #[derive(Debug)]
 pub struct Live {
     inner: Mutex<Inner>,
-    /// The number of the next event.
+    /// Carries the number of the next event.
     changed: watch::Sender<u64>,
 }
 
-/// See the head of this file.
+/// All jobs with live state; see the head of this file.
 #[derive(Debug, Default)]
 pub struct Board {
     jobs: Mutex<HashMap<JobId, Arc<Live>>>,
 }
 
 impl Board {
-    /// The job's place, made if there is none.
+    /// The job's entry, created if missing.
     pub fn place(&self, id: JobId) -> Arc<Live> {
         let mut jobs = self.jobs();
         let live = jobs.entry(id).or_insert_with(|| {
@@ -135,17 +135,17 @@ impl Board {
         Arc::clone(live)
     }
 
-    /// The job, if it is on the board.
+    /// The job's entry, if it has one.
     pub fn find(&self, id: JobId) -> Option<Arc<Live>> {
         self.jobs().get(&id).map(Arc::clone)
     }
 
-    /// Takes a job off.
+    /// Removes a job.
     pub fn remove(&self, id: JobId) {
         self.jobs().remove(&id);
     }
 
-    /// Takes off what ended long ago, and of what has ended since the first ones, while there is much of it.
+    /// Removes jobs that ended long ago, and the earliest ended ones while their events exceed [`OVER_BYTES`].
     pub fn sweep(&self, now: Instant) {
         let mut jobs = self.jobs();
         let mut over = Vec::new();
@@ -171,29 +171,29 @@ impl Board {
 }
 
 impl Live {
-    /// What it does now.
+    /// The current state.
     pub fn now(&self) -> Now {
         self.inner().now.clone()
     }
 
-    /// Events after `seq`, oldest first; and the number of the next one to come, to wait for.
+    /// Events after `seq`, oldest first.
     pub fn after(&self, seq: u64) -> Vec<Entry> {
         let inner = self.inner();
         let later = inner.entries.iter().filter(|entry| entry.seq > seq);
         later.cloned().collect()
     }
 
-    /// Rises with each event.
+    /// Carries the number of the next event; changes with each event.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.changed.subscribe()
     }
 
-    /// Enters the state that nothing follows, and tells it. The whole job is the store's to tell.
+    /// Enters a final state and emits it. The store has the whole job.
     pub fn over(&self, id: JobId, state: State) {
         self.enter(state, &json!({ "id": id, "state": state }));
     }
 
-    /// Enters a state and tells it; `done` is told for those that nothing follows.
+    /// Enters a state and emits it: as `done` if it is final, as `state` otherwise.
     pub fn enter(&self, state: State, data: &Value) {
         {
             let mut inner = self.inner();
@@ -208,7 +208,7 @@ impl Live {
         self.tell(if state.is_over() { "done" } else { "state" }, data);
     }
 
-    /// It is to begin anew.
+    /// Resets progress and warnings for a fresh start.
     pub fn restart(&self) {
         let mut inner = self.inner();
         inner.done.clear();
@@ -224,7 +224,7 @@ impl Live {
         inner.bytes += data.len();
         inner.entries.push_back(Entry { seq, kind, data });
         while inner.entries.len() > EVENTS || inner.bytes > EVENT_BYTES {
-            // The last one fits: a line of a worker has 4 KiB.
+            // The newest event always fits: a worker's line has at most 4 KiB.
             let Some(first) = inner.entries.pop_front() else {
                 break;
             };
@@ -239,7 +239,7 @@ impl Live {
     }
 }
 
-/// A running job's listener: writes on the board.
+/// The listener of a running job; writes on the board.
 #[derive(Debug)]
 pub struct Writer(pub Arc<Live>);
 
@@ -250,7 +250,7 @@ impl Writer {
         }
     }
 
-    /// Where a job is whose processes all do well.
+    /// The state of a job whose processes all work.
     fn working(&self) -> State {
         let inner = self.0.inner();
         match (
@@ -263,7 +263,7 @@ impl Writer {
         }
     }
 
-    /// One line for people, and in `more` the same for programs, its `kind` among it.
+    /// Emits one line for people. `more` has the same for programs, including its `kind`.
     fn log(&self, role: Role, text: &str, mut more: Value) {
         (more["role"], more["text"]) = (json!(role), text.into());
         self.0.tell("log", &more);
@@ -284,7 +284,7 @@ impl Listener for Writer {
                 let (from, to) = span(*phase);
                 let share = from + (to - from) * state.fraction().unwrap_or(0.0);
                 inner.now.progress = inner.now.progress.max(share);
-                // Bake opens its device while prepare decodes: of the two, prepare is what is waited for.
+                // Bake opens its device while prepare decodes; of the two, the job waits for prepare.
                 if *role != Role::Bake || inner.done.contains(&Role::Prepare) {
                     inner.now.phase = Some(*phase);
                 }
@@ -323,7 +323,7 @@ impl Listener for Writer {
                 delay,
             } => {
                 self.enter(State::Retrying);
-                let text = format!("{}: trying again {}", fault.message, step.words());
+                let text = format!("{}: trying again {}", fault.message, step.describe());
                 let more = json!({
                     "kind": "retry",
                     "code": fault.code,
@@ -344,26 +344,26 @@ impl Listener for Writer {
                 self.log(*role, &format!("done in {}", words::span(*time)), more);
                 self.enter(self.working());
             }
-            // Told once the store has it.
+            // Emitted once the store has the end.
             Event::Done(_) | Event::Failed(_) => {}
             Event::Ended { .. } | Event::Killing { .. } | Event::Host(_) => {}
         }
     }
 }
 
-/// Which part of a job's whole a phase is, as seen on average: shares of the time of a 1024² texture from 40 views.
+/// The start and end of a phase in a job's progress: average shares of the time for a 1024² texture from 40 views.
 fn span(phase: Phase) -> (f64, f64) {
     match phase {
         Phase::Start | Phase::LoadMesh => (0.0, 0.02),
         Phase::Clean => (0.02, 0.03),
-        // Only where it is asked for; then it takes as long as decoding views.
+        // Only if requested; it then takes as long as decoding views.
         Phase::Repair => (0.03, 0.05),
         Phase::Simplify => (0.05, 0.06),
         Phase::Unwrap => (0.06, 0.12),
         Phase::DecodeViews => (0.12, 0.2),
-        // Beside the phases of prepare, of which it must not get ahead.
+        // Runs beside the phases of prepare and must not get ahead of them.
         Phase::OpenDevice => (0.0, 0.1),
-        // The views come while they are refined.
+        // Views arrive while they are refined.
         Phase::Refine => (0.1, 0.22),
         Phase::Raster => (0.22, 0.3),
         Phase::Init => (0.3, 0.35),
@@ -380,7 +380,7 @@ fn span(phase: Phase) -> (f64, f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::watch::PhaseState;
+    use crate::process::watch::PhaseState;
 
     fn id(number: u8) -> JobId {
         format!("{number:032x}").parse().expect("an id")

@@ -1,8 +1,9 @@
-//! The folder of a socket → opened once, checked, and worked in by its descriptor, so that whoever may rename it cannot have the
-//! sidecar touch another.
+//! The folder of the socket. It is opened and checked once, then used by its descriptor, so that renaming it cannot
+//! make the sidecar touch another folder.
 //!
-//! The default folder is this user's alone. A folder that `--socket` names may be another's, as one that a group shares; but where
-//! everybody may replace what lies there, nobody can tell whose socket it is.
+//! The default folder must belong to this user alone. A folder named with `--socket` may belong to others, such as one
+//! that a group shares. It is refused if everybody may replace files in it, since then nobody can tell whose socket it
+//! is.
 
 use std::fs::DirBuilder;
 use std::hash::{BuildHasher, RandomState};
@@ -19,44 +20,44 @@ use nix::unistd::{Uid, UnlinkatFlags, unlinkat};
 
 use super::listen::default_socket;
 
-/// In a folder of ours alone, on its way to its place.
+/// The socket's name in a private folder, before it moves to its place.
 const HIDDEN: &str = "s";
 
-/// See the head of this file.
+/// An open folder for a socket.
 #[derive(Debug)]
 pub struct Folder {
     folder: OwnedFd,
-    /// Of the socket.
+    /// The socket's file name.
     name: String,
 }
 
-/// A folder that may hold no socket, in words.
+/// Why a folder may not hold a socket.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Unsafe(String);
 
 impl Unsafe {
-    /// Whether an error is this one.
+    /// Whether an error has this cause.
     #[must_use]
     pub fn is(error: &io::Error) -> bool {
         error.get_ref().is_some_and(|inner| inner.is::<Self>())
     }
 }
 
-/// A socket's file, whatever it is called.
+/// Identifies a socket's file, whatever its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Made {
     device: u64,
     inode: u64,
-    /// Seconds and nanoseconds: a number is given anew once its file is gone.
+    /// Seconds and nanoseconds. Needed, since inode numbers are reused.
     modified: (i64, i64),
 }
 
 impl Folder {
-    /// The folder of the socket at `path`; made, for this user alone, if it is not there.
+    /// Opens the folder of the socket at `path`; creates it, for this user alone, if missing.
     ///
     /// # Errors
-    /// It may not hold a socket, or the system refuses.
+    /// The folder may not hold a socket, or the system refuses.
     pub fn make(path: &Path) -> io::Result<Self> {
         let mut builder = DirBuilder::new();
         builder.recursive(true).mode(0o700);
@@ -64,10 +65,10 @@ impl Folder {
         Self::open(path)
     }
 
-    /// The folder of the socket at `path`.
+    /// Opens the folder of the socket at `path`.
     ///
     /// # Errors
-    /// It is not there, or may not hold a socket.
+    /// The folder is missing or may not hold a socket.
     pub fn open(path: &Path) -> io::Result<Self> {
         let name = path.file_name().and_then(|name| name.to_str());
         let name = name.ok_or_else(|| io::Error::other("it is no name of a socket"))?;
@@ -85,7 +86,7 @@ impl Folder {
         })
     }
 
-    /// Listens there in place of a socket that nobody listens at; `None`: somebody does.
+    /// Listens, and replaces a socket that nobody listens on. Returns `None` if somebody does.
     ///
     /// # Errors
     /// Another file is there, or the system refuses.
@@ -99,7 +100,7 @@ impl Folder {
             Ok(_) if UnixStream::connect(self.place(&self.name)).is_ok() => return Ok(None),
             Ok(_) => unlinkat(&self.folder, self.name.as_str(), UnlinkatFlags::NoRemoveDir)?,
         }
-        // Nobody else may connect in the moment between bind and chmod: until then it lies where nobody else gets in.
+        // Nobody may connect between bind and chmod, so the socket is made in a private folder.
         let private = format!(".kiln-{:016x}", RandomState::new().hash_one(&self.name));
         mkdirat(&self.folder, private.as_str(), Mode::S_IRWXU)?;
         let bound = self.bind(&private);
@@ -129,7 +130,7 @@ impl Folder {
         Ok((listener, made?))
     }
 
-    /// Removes the socket, if it is still this one.
+    /// Removes the socket, if it is still the same file.
     ///
     /// # Errors
     /// The system refuses.
@@ -160,7 +161,7 @@ impl Made {
     }
 }
 
-/// A name in an open folder, for the calls that know no descriptors; it is short, too, as a socket's must be.
+/// A short path of a name in an open folder, for calls that take no descriptor. Socket paths must be short.
 fn place(folder: &OwnedFd, name: &str) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}/{name}", folder.as_raw_fd()))
 }
@@ -173,7 +174,7 @@ fn parent(path: &Path) -> &Path {
     }
 }
 
-/// `itself`: not through a link.
+/// Opens a folder; with `itself`, not through a link.
 fn open_folder(at: impl std::os::fd::AsFd, path: &Path, itself: bool) -> io::Result<OwnedFd> {
     let mut flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
     flags.set(OFlag::O_NOFOLLOW, itself);
@@ -190,7 +191,7 @@ fn kind(stat: &FileStat) -> SFlag {
     SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT
 }
 
-/// Why a folder may hold no socket; one that is to be this user's alone, or any.
+/// Why a folder may not hold a socket. With `own`, it must be private to that user.
 fn fault(stat: &FileStat, own: Option<Uid>) -> Option<String> {
     let mode = stat.st_mode & 0o7777;
     if let Some(own) = own {
@@ -264,11 +265,11 @@ mod tests {
         );
         let far = temporary.path().join("far");
         fs::rename(&near, &far).expect("renamed");
-        // What takes its place is not touched.
+        // Does not touch what replaced it.
         fs::create_dir(&near).expect("room");
         fs::write(near.join("k.sock"), "precious").expect("room");
         drop(listener);
-        // Made while the socket is there, so that it has a number of its own.
+        // Created while the socket exists, so that it has another inode.
         fs::write(far.join("other"), "another").expect("room");
         folder.remove(made).expect("removed");
         assert!(!far.join("k.sock").exists());

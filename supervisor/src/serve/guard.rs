@@ -1,8 +1,8 @@
-//! A request and who sent it → let through or not.
+//! Decides whether a request may pass.
 //!
-//! By the Unix socket: this user, root, and who was named. By TCP: who shows the token, under a name of this machine, and not
-//! from another site's page (DNS rebinding and cross-site requests: a browser tells where a page comes from). The files of the
-//! page itself need no token: they hold nothing of a job.
+//! Over the Unix socket, this user, root and the allowed users may. Over TCP, a request must carry the token, address
+//! this machine by name, and not come from another site's page. That stops DNS rebinding and cross-site requests, since
+//! browsers state a page's origin. The page's own files need no token: they contain nothing of a job.
 
 use axum::http::{HeaderMap, HeaderName, Request, header};
 
@@ -11,20 +11,20 @@ use super::page;
 use super::problem::{Code, Problem};
 use super::slots::Sitter;
 
-/// See the head of this file.
+/// Who may use the sidecar.
 #[derive(Clone, Debug, Default)]
 pub struct Guard {
-    /// Users beside this one and root.
+    /// Allowed users besides this one and root.
     pub uids: Vec<u32>,
-    /// For TCP.
+    /// The token for TCP.
     pub token: Option<String>,
 }
 
 impl Guard {
-    /// Lets the request through.
+    /// Checks a request.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason for refusing it.
     pub fn check<B>(&self, peer: &Peer, request: &Request<B>) -> Result<(), Problem> {
         match peer {
             Peer::Unix(uid) => self.check_user(*uid),
@@ -39,7 +39,7 @@ impl Guard {
         }
     }
 
-    /// Who sits there, before anything is asked.
+    /// Classifies a peer before its first request.
     #[must_use]
     pub fn sitter(&self, peer: &Peer) -> Sitter {
         match peer {
@@ -72,7 +72,7 @@ impl Guard {
     }
 }
 
-/// Neither another machine's name, nor the page of another site.
+/// Refuses other machines' names and other sites' pages.
 fn check_site(headers: &HeaderMap) -> Result<(), Problem> {
     let host = text(headers, header::HOST).unwrap_or_default();
     if !is_ours(host) {
@@ -93,7 +93,7 @@ fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
     headers.get(name).and_then(|value| value.to_str().ok())
 }
 
-/// The token, where a program rather keeps it there.
+/// The token from a cookie.
 fn cookie(header: &str) -> Option<&str> {
     let mut pairs = header
         .split(';')
@@ -103,7 +103,7 @@ fn cookie(header: &str) -> Option<&str> {
         .map(|(_, value)| value)
 }
 
-/// A name of this machine, with or without a port.
+/// Whether a host names this machine, with or without a port.
 fn is_ours(host: &str) -> bool {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
@@ -112,7 +112,7 @@ fn is_ours(host: &str) -> bool {
     matches!(name, "127.0.0.1" | "[::1]" | "localhost")
 }
 
-/// Takes the same time wherever the first difference is.
+/// Compares in a time that does not depend on where the first difference is.
 fn same(left: &[u8], right: &[u8]) -> bool {
     left.len() == right.len()
         && left

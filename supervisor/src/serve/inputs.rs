@@ -1,7 +1,7 @@
-//! A job's spec → its mesh and its views as opened folders: beneath roots that the operator allowed, or uploaded.
+//! Opens a job's mesh and views: beneath roots that the operator allowed, or uploaded.
 //!
-//! The kernel resolves a path beneath its root (`openat2`), without any symbolic link: who can write into a root cannot make
-//! the sidecar open what lies outside it.
+//! The kernel resolves each path beneath its root (`openat2`) without any symbolic link. So a user who can write into a
+//! root cannot make the sidecar open a file outside it.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -13,11 +13,11 @@ use nix::sys::stat::{Mode, SFlag, fstat};
 use proto::message::Code;
 
 use super::problem::Problem;
-use super::spec::{ARRAYS, JobSpec, Source};
 use crate::error::JobError;
 use crate::input::{Input, Pictures, find, find_uploaded, is_model, likely};
+use crate::options::{ARRAYS, JobOptions, Source};
 
-/// Folders that the operator allowed, opened; a folder that a link leads to by both of its names.
+/// The allowed folders, opened. A folder that was named by a link has both names.
 #[derive(Clone, Debug, Default)]
 pub struct Roots(Vec<(PathBuf, Arc<OwnedFd>)>);
 
@@ -25,7 +25,7 @@ impl Roots {
     /// Opens the folders.
     ///
     /// # Errors
-    /// One line that says which of them is no folder.
+    /// One line that says which of them is not a folder.
     pub fn open(folders: &[PathBuf]) -> Result<Self, Box<JobError>> {
         let opened = folders.iter().map(|folder| {
             let failed = |error: &std::io::Error| {
@@ -44,10 +44,10 @@ impl Roots {
         Ok(Self(opened.into_iter().flatten().collect()))
     }
 
-    /// Finds a file beneath a root, without following any link.
+    /// Opens a file beneath a root, without following links.
     ///
     /// # Errors
-    /// Why not, in words that tell nothing of what lies outside the roots.
+    /// The reason, which reveals nothing about what lies outside the roots.
     pub fn find(&self, path: &Path) -> Result<Input, String> {
         let shown = path.display();
         let (root, rest) = self.root_of(path)?;
@@ -77,7 +77,7 @@ impl Roots {
         })
     }
 
-    /// Finds views: the pictures of a model are in `images`, or beside it and beneath the same root.
+    /// Opens views. A COLMAP model's pictures are in `images`, or beside or above the model, beneath the same root.
     fn views(&self, path: &Path, images: Option<&Path>) -> Result<Input, String> {
         let mut input = self.find(path)?;
         let model = is_model(&input.name);
@@ -101,7 +101,7 @@ impl Roots {
         Ok(input)
     }
 
-    /// Opens a folder beneath a root, without following any link.
+    /// Opens a folder beneath a root, without following links.
     fn folder(&self, path: &Path) -> Result<Pictures, String> {
         let (root, rest) = self.root_of(path)?;
         let rest = if rest.as_os_str().is_empty() {
@@ -118,7 +118,7 @@ impl Roots {
     }
 
     fn root_of<'a>(&self, path: &'a Path) -> Result<(&Arc<OwnedFd>, &'a Path), String> {
-        // The innermost: what is a link beneath one root may be another root's name.
+        // The innermost root: a link beneath one root may be another root's name.
         (self.0.iter())
             .filter_map(|(root, fd)| Some((fd, path.strip_prefix(root).ok()?)))
             .min_by_key(|(_, rest)| rest.components().count())
@@ -130,11 +130,11 @@ impl Roots {
             })
     }
 
-    /// Checks that a spec's paths are there.
+    /// Checks that a spec's paths exist.
     ///
     /// # Errors
     /// The key that is wrong.
-    pub fn check(&self, spec: &JobSpec) -> Result<(), Problem> {
+    pub fn check(&self, spec: &JobOptions) -> Result<(), Problem> {
         for (field, source) in [("mesh", &spec.mesh), ("views", &spec.views)] {
             if let Some(Source::Path { path, images }) = source {
                 let found = match field {
@@ -147,11 +147,15 @@ impl Roots {
         Ok(())
     }
 
-    /// Mesh and views of a job whose uploads lie in `uploads`.
+    /// The mesh and views of a job whose uploads are in `uploads`.
     ///
     /// # Errors
     /// One of them is gone.
-    pub fn inputs(&self, spec: &JobSpec, uploads: &Path) -> Result<(Input, Input), Box<JobError>> {
+    pub fn inputs(
+        &self,
+        spec: &JobOptions,
+        uploads: &Path,
+    ) -> Result<(Input, Input), Box<JobError>> {
         if spec.arrays.is_some() {
             let arrays = find("the arrays", &uploads.join(ARRAYS))?;
             return Ok((arrays.clone(), arrays));
@@ -243,7 +247,7 @@ mod tests {
             let error = roots.find(&path).expect_err("not allowed");
             assert!(error.contains(why), "{error}");
         }
-        // A root may be named by a link, and is then beneath another one by that name.
+        // A root may be named by a link beneath another root.
         symlink(&root, base.join("named")).expect("room");
         let roots = Roots::open(&[base.clone(), base.join("named")]).expect("a folder");
         for path in [base.join("named/sub/b.glb"), root.join("sub/b.glb")] {

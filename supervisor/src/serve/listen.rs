@@ -1,7 +1,7 @@
-//! Options → sockets that accept, each connection with who is at its other end.
+//! Opens the sockets, and accepts connections with the identity of their peers.
 //!
-//! The Unix socket lies in a folder that is seen to be safe ([`super::folder`]) and has mode 0600; the kernel tells who
-//! connects. TCP is there only where it was asked for, on the loopback interface alone. Sockets of systemd are taken as they come.
+//! The Unix socket has mode 0600, in a folder that was checked ([`super::folder`]); the kernel identifies its peers.
+//! TCP is opened only on request, on loopback alone. Sockets from systemd are used as they are.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -15,29 +15,29 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use super::folder::{Folder, Made};
 use crate::error::JobError;
 
-/// Who is at the other end.
+/// The peer of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Peer {
-    /// A process of this user.
+    /// A process of this user id.
     Unix(u32),
-    /// Somebody on this machine, at this address, who has yet to show a token.
+    /// Somebody on this machine, at this address, who has not shown the token yet.
     Tcp(IpAddr),
 }
 
 impl Peer {
-    /// This user and root, by the Unix socket: the sidecar is theirs, and so are all of its jobs.
+    /// Whether this is the sidecar's own user or root, by the Unix socket: they may use all jobs.
     #[must_use]
     pub fn rules(&self) -> bool {
         matches!(self, Self::Unix(uid) if *uid == 0 || *uid == Uid::current().as_raw())
     }
 
-    /// Whether a job of this client is there for it.
+    /// Whether the peer may see a job of this client.
     #[must_use]
     pub fn sees(&self, client: &str) -> bool {
         self.rules() || self.client() == client
     }
 
-    /// What jobs are counted under, and whose they are.
+    /// The name under which the peer's jobs are counted and owned.
     #[must_use]
     pub fn client(&self) -> String {
         match self {
@@ -50,26 +50,26 @@ impl Peer {
 /// An accepted connection.
 #[derive(Debug)]
 pub enum Stream {
-    /// By the Unix socket.
+    /// Over the Unix socket.
     Unix(UnixStream),
-    /// By loopback.
+    /// Over loopback TCP.
     Tcp(TcpStream),
 }
 
-/// See the head of this file.
+/// The listening sockets.
 #[derive(Debug, Default)]
 pub struct Sockets {
     unix: Vec<UnixListener>,
     tcp: Vec<TcpListener>,
-    /// Removed at the end, if it is still ours.
+    /// Our socket's file, to be removed at the end if it is still the same.
     made: Option<(PathBuf, Folder, Made)>,
 }
 
 impl Sockets {
-    /// Takes what systemd hands over, or else makes the socket at `path`; and listens at `tcp`, if that is given.
+    /// Takes systemd's sockets, or else creates the socket at `path`. Also listens at `tcp`, if given.
     ///
     /// # Errors
-    /// Another sidecar is there, or the system refuses.
+    /// Another sidecar is running, or the system refuses.
     pub fn open(path: &Path, tcp: Option<SocketAddr>) -> Result<Self, Box<JobError>> {
         let mut sockets = Self::default();
         sockets
@@ -133,7 +133,7 @@ impl Sockets {
         Ok(())
     }
 
-    /// Where clients find it, in words.
+    /// The addresses, for messages.
     #[must_use]
     pub fn places(&self) -> Vec<String> {
         let made = (self.made.iter()).map(|(path, _, _)| format!("unix:{}", path.display()));
@@ -147,12 +147,12 @@ impl Sockets {
         unix.chain(tcp).collect()
     }
 
-    /// The next connection.
+    /// Accepts the next connection.
     ///
     /// # Errors
-    /// The system is short of something; the next call may succeed.
+    /// The system is short of a resource; the next call may succeed.
     pub async fn accept(&self) -> io::Result<(Stream, Peer)> {
-        // One of each at most, but for systemd's. Nobody's connections by TCP have the owner wait.
+        // Polls Unix sockets first, so that TCP connections never delay the owner.
         let unix = any(&self.unix, async |listener: &UnixListener| {
             let (stream, _) = listener.accept().await?;
             let uid = stream.peer_cred()?.uid();
@@ -160,7 +160,7 @@ impl Sockets {
         });
         let tcp = any(&self.tcp, async |listener: &TcpListener| {
             let (stream, address) = listener.accept().await?;
-            // Fails where its peer is gone already, which is told where it is read.
+            // Fails if the peer has left already; reading will report that.
             drop(stream.set_nodelay(true));
             Ok((Stream::Tcp(stream), Peer::Tcp(address.ip())))
         });
@@ -172,7 +172,7 @@ impl Sockets {
     }
 }
 
-/// The first of the listeners that accepts. Dropping it half-way loses no connection: accepting is one step.
+/// Accepts from whichever listener is ready first. Cancelling loses no connection, since accepting is one step.
 async fn any<L>(
     listeners: &[L],
     accept: impl AsyncFn(&L) -> io::Result<(Stream, Peer)>,
@@ -202,7 +202,7 @@ fn refused(place: &str, error: &io::Error, hint: &str) -> Box<JobError> {
     JobError::own(Code::OutputError, message, hint)
 }
 
-/// `$XDG_RUNTIME_DIR/kiln/kiln.sock`, or a folder of this user's under `/tmp`.
+/// `$XDG_RUNTIME_DIR/kiln/kiln.sock`, or a folder of this user under `/tmp`.
 #[must_use]
 pub fn default_socket() -> PathBuf {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);

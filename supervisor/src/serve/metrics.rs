@@ -1,4 +1,4 @@
-//! What has happened, in numbers → `OpenMetrics`. Names are `kiln_…`, units are base units, no label names a job.
+//! Counters of the sidecar, as `OpenMetrics`. Names start with `kiln_`, units are base units, and no label names a job.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
-use crate::procfs::Holdings;
+use crate::process::procfs::Holdings;
 use crate::report::Report;
 use crate::words::word;
 
@@ -38,7 +38,7 @@ struct Request {
     status: u16,
 }
 
-/// See the head of this file.
+/// All metrics.
 #[derive(Debug)]
 pub struct Metrics {
     registry: Mutex<Registry>,
@@ -117,7 +117,7 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// A job has ended.
+    /// Counts a job that has ended.
     pub fn job(&self, report: &Report, time: Duration) {
         let (outcome, code) = match &report.error {
             None => ("succeeded", String::new()),
@@ -128,7 +128,7 @@ impl Metrics {
         self.seconds.observe(time.as_secs_f64());
         for attempt in &report.attempts {
             let role = attempt.role.name().to_owned();
-            // Durations would make a label of each: `stalled for 2.1 s`.
+            // Without durations, each of which would be a label of its own: `stalled for 2.1 s`.
             let how = attempt
                 .ended
                 .split(" for ")
@@ -143,7 +143,7 @@ impl Metrics {
         }
     }
 
-    /// A request was answered.
+    /// Counts an answered request.
     pub fn request(&self, route: &str, status: u16) {
         let route = route.to_owned();
         self.requests
@@ -151,7 +151,7 @@ impl Metrics {
             .inc();
     }
 
-    /// All of it, with what is true now.
+    /// The metrics as text, with current gauges.
     pub fn text(&self, queue: crate::store::Queue, running: usize, holds: &Holdings) -> String {
         let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
         self.queued.set(number(queue.jobs));

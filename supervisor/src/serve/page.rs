@@ -1,8 +1,8 @@
-//! `GET /` → the page, and `/page/…` → what it consists of, all of it embedded when `kiln` was built.
+//! Serves the web page (`GET /`) and its files (`/page/…`), all embedded at build time.
 //!
-//! These files are the same for everyone, so they are given without the token; what they show, they ask for with it. Browsers
-//! are told to run nothing but them and to speak to nobody but this sidecar. Names contain a digest of what the file holds, so a
-//! browser keeps all but the first for good.
+//! The files are the same for everyone and need no token; the page's own requests carry it. Browsers are told to run
+//! only these files and to connect only to this sidecar. File names contain a digest, so browsers cache all but the
+//! first for good.
 
 use axum::Router;
 use axum::http::Method;
@@ -14,7 +14,7 @@ pub fn is_public(method: &Method, path: &str) -> bool {
     matches!(*method, Method::GET | Method::HEAD) && (path == "/" || path.starts_with("/page/"))
 }
 
-/// Routes for people.
+/// The page's routes.
 pub fn routes<S: Clone + Send + Sync + 'static>() -> Router<S> {
     Router::new()
         .route("/", get(embedded::index))
@@ -47,7 +47,7 @@ mod embedded {
     pub(super) struct Asset {
         pub(super) name: &'static str,
         media_type: &'static str,
-        /// Of the bytes.
+        /// Digest of the bytes.
         tag: &'static str,
         pub(super) bytes: &'static [u8],
         gzip: &'static [u8],
@@ -56,7 +56,7 @@ mod embedded {
     include!(concat!(env!("OUT_DIR"), "/page/assets.rs"));
 
     const INDEX: &str = "index.html";
-    /// The 3D view reads textures out of a GLB, and pictures out of files, as blobs; nothing else comes from elsewhere.
+    /// The 3D view loads textures of a GLB, and pictures of files, as blobs. Everything else must come from here.
     const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self' blob:; form-action 'none'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'";
 
     #[cfg(test)]
@@ -128,7 +128,7 @@ mod embedded {
         response
     }
 
-    /// `q=0`: rather not at all.
+    /// Whether a quality is `q=0`, that is, not acceptable.
     fn is_zero(quality: &str) -> bool {
         let value = quality.trim().strip_prefix("q=");
         value.is_some_and(|value| value.trim().parse() == Ok(0.0))

@@ -1,6 +1,6 @@
-//! What is wrong with a request → `application/problem+json` (RFC 9457) with one of a closed list of codes.
+//! Errors of requests as `application/problem+json` (RFC 9457), with a closed list of codes.
 //!
-//! A job that failed is no wrong request: it is told as data, with 200.
+//! A failed job is not a failed request: it is reported as data, with status 200.
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -8,36 +8,37 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::steady::Slow;
+use crate::options::Wrong;
 
-/// The closed list.
+/// The closed list of codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Code {
-    /// The spec of a job does not pass.
+    /// A job's spec is invalid.
     InvalidSpec,
-    /// The request itself does not pass.
+    /// The request itself is invalid.
     InvalidRequest,
     /// No such route, job, blob or artifact.
     NotFound,
-    /// It was there and has expired.
+    /// It existed and has expired.
     Gone,
-    /// Not this way.
+    /// The route does not take this method.
     MethodNotAllowed,
-    /// Not this kind of body.
+    /// The body has an unsupported type.
     UnsupportedMediaType,
     /// The body came too slowly.
     RequestTimeout,
-    /// More bytes than are taken.
+    /// The body is too large.
     PayloadTooLarge,
-    /// The bytes are not those that their name promises.
+    /// The bytes do not match their digest.
     DigestMismatch,
     /// `Idempotency-Key` is missing.
     IdempotencyKeyMissing,
     /// The key was used for another job.
     IdempotencyKeyReused,
-    /// There is no such artifact yet.
+    /// The job has no such artifact yet.
     JobNotFinished,
-    /// A job at work is not forgotten.
+    /// A running job cannot be deleted.
     JobRunning,
     /// The queue is full.
     QueueFull,
@@ -45,22 +46,22 @@ pub enum Code {
     QuotaExceeded,
     /// The disk is full.
     InsufficientStorage,
-    /// The sidecar leaves.
+    /// The sidecar is shutting down.
     Draining,
     /// The sidecar cannot work.
     NotReady,
     /// The token is missing or wrong.
     Unauthorized,
-    /// Not for this caller.
+    /// The caller has no permission.
     Forbidden,
-    /// No such bytes.
+    /// The byte range does not exist.
     RangeNotSatisfiable,
-    /// A bug or a broken disk of ours.
+    /// A bug of the sidecar, or a broken disk.
     Internal,
 }
 
 impl Code {
-    /// All of them.
+    /// Every code.
     pub const ALL: [Self; 22] = [
         Self::InvalidSpec,
         Self::InvalidRequest,
@@ -86,7 +87,7 @@ impl Code {
         Self::Internal,
     ];
 
-    /// Status and title.
+    /// The HTTP status and title.
     #[must_use]
     pub fn meaning(self) -> (StatusCode, &'static str) {
         match self {
@@ -137,7 +138,7 @@ impl Code {
         }
     }
 
-    /// Whether the same request can succeed later.
+    /// Whether the same request may succeed later.
     #[must_use]
     pub fn retryable(self) -> bool {
         matches!(
@@ -153,21 +154,21 @@ impl Code {
     }
 }
 
-/// See the head of this file.
+/// An error answer.
 #[derive(Clone, Debug)]
 pub struct Problem {
-    /// Which.
+    /// Its code.
     pub code: Code,
-    /// What, where, how to mend it.
+    /// What is wrong, where, and how to fix it.
     pub detail: String,
     /// The key of the spec that is wrong.
     pub field: Option<String>,
-    /// Seconds after which it may be tried again.
+    /// Seconds after which to retry.
     pub retry_after: Option<u32>,
 }
 
 impl Problem {
-    /// A problem in these words.
+    /// A problem with this detail.
     #[must_use]
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
         Self {
@@ -178,7 +179,7 @@ impl Problem {
         }
     }
 
-    /// A spec that does not pass, for this key.
+    /// An invalid key of a spec.
     #[must_use]
     pub fn field(field: &str, detail: impl Into<String>) -> Self {
         Self {
@@ -187,7 +188,7 @@ impl Problem {
         }
     }
 
-    /// Of a body that ended before its end, and why.
+    /// The problem of a body that ended early.
     #[must_use]
     pub fn broken_off(error: &(dyn std::error::Error + 'static)) -> Self {
         let mut cause = error;
@@ -200,11 +201,17 @@ impl Problem {
         }
     }
 
-    /// To be tried again after so many seconds.
+    /// Sets the seconds after which to retry.
     #[must_use]
     pub fn after(mut self, seconds: u32) -> Self {
         self.retry_after = Some(seconds);
         self
+    }
+}
+
+impl From<Wrong> for Problem {
+    fn from(Wrong { key, why }: Wrong) -> Self {
+        Self::field(&key, why)
     }
 }
 

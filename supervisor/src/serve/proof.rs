@@ -1,34 +1,33 @@
-//! A bake whose result is known → whether this sidecar can bake, seen and not believed.
+//! The self-test: bakes a sample whose result is known, to see whether this sidecar can bake.
 //!
-//! The sample is a cube with a pattern of its own on each face, and eight views of 64², rendered exactly. Its first result on an
-//! adapter must explain the views well; any later one of the same adapter and driver must have the same bytes.
+//! The sample is a cube with a different pattern on each face, and eight exactly rendered views of 64². Its first
+//! result on an adapter must reach [`LEAST_PSNR`]; later ones on the same adapter and driver must have the same bytes.
 
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use proto::job::{Blend, Device, Form, Product, Quality, Refine, Repair, Simplify};
+use proto::job::{Form, Quality, Refine};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use super::Options;
+use super::options::Options;
 use crate::event::{Event, Listener};
 use crate::host::Host;
 use crate::input::find;
-use crate::job::{self, Spec};
-use crate::ladder::Policy;
+use crate::job::{self, Kind, Spec};
 use crate::output::Target;
 use crate::store::Digest;
 
-/// Between two self-tests of a sidecar that does nothing else.
+/// Interval between self-tests of an idle sidecar.
 pub const AGE: Duration = Duration::from_secs(600);
-/// Of the sample's views, in dB; a bake that works reaches 45.
+/// Least PSNR over the sample's views in dB; a working bake reaches 45.
 const LEAST_PSNR: f32 = 40.0;
 /// For the whole of it, on a machine that is busy with other things.
-const TIMEOUT: Duration = Duration::from_secs(120);
+const TIMEOUT_S: f64 = 120.0;
 
-/// The sample.
+/// The sample's files.
 const FILES: [(&str, &[u8]); 10] = [
     ("mesh.obj", include_bytes!("proof/mesh.obj")),
     ("transforms.json", include_bytes!("proof/transforms.json")),
@@ -45,16 +44,16 @@ const FILES: [(&str, &[u8]); 10] = [
 /// The latest self-test.
 #[derive(Clone, Debug, Default)]
 pub struct Proof {
-    /// What baked, or why nothing did; none before the first.
+    /// The adapter that baked, or why the test failed; `None` before the first.
     pub outcome: Option<Result<String, String>>,
-    /// When.
+    /// When it ended.
     pub at: Option<Instant>,
     /// How long it took.
     pub took: Duration,
 }
 
 impl Proof {
-    /// For the API.
+    /// The self-test as the API shows it.
     #[must_use]
     pub fn show(&self) -> Value {
         json!({
@@ -66,7 +65,7 @@ impl Proof {
         })
     }
 
-    /// It failed, there was none, or it was long ago.
+    /// Whether the latest test failed, is missing, or is old.
     #[must_use]
     pub fn is_due(&self, now: Instant) -> bool {
         let fresh = |at: Instant| now.saturating_duration_since(at) < AGE;
@@ -74,7 +73,7 @@ impl Proof {
     }
 }
 
-/// Results by adapter and driver.
+/// Digests of the first result, by adapter and driver.
 #[derive(Debug, Default)]
 pub struct Goldens(HashMap<String, Digest>);
 
@@ -98,7 +97,7 @@ impl Goldens {
         lay_out(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
         let spec = spec(options, &folder)?;
         let (_orders, received) = mpsc::channel(1);
-        let report = job::run(&spec, host, &mut Nobody, received).await;
+        let report = job::run(Kind::Bake(&spec), host, &mut Nobody, received).await;
         if let Some(error) = report.error {
             return Err(error.message);
         }
@@ -145,27 +144,18 @@ fn spec(options: &Options, folder: &Path) -> Result<Spec, String> {
         rejected: None,
         report: None,
         dry_run: false,
-        texture_size: 256,
-        texture_auto: false,
-        product: Product::Texture,
-        repair: Repair::default(),
-        simplify: Simplify::Keep,
-        keep_uvs: false,
-        uv_set: None,
-        quality: Quality::Draft,
-        blend: Blend::Linear,
-        refine: Refine::Off,
-        vram_budget: options.vram_budget,
-        gpu_times: false,
-        device: Device::Auto,
-        seed: 0,
-        holdout: 0,
-        fallback: Policy::Adapters,
+        options: crate::options::JobOptions {
+            texture_size: 256,
+            quality: Quality::Draft,
+            refine: Refine::Off,
+            vram_budget: options.vram_budget,
+            timeout_s: TIMEOUT_S,
+            ..crate::options::JobOptions::default()
+        },
         sandbox: options.sandbox,
         memory_limit: options.memory_limit,
         crash_root: Some(options.store.join("crashes")),
         pipelines: options.pipelines.clone(),
-        timeout: TIMEOUT,
         stall: options.stall,
         baker: options.baker.clone(),
         log_filter: "warn,baker=info".to_owned(),
@@ -173,7 +163,7 @@ fn spec(options: &Options, folder: &Path) -> Result<Spec, String> {
     })
 }
 
-/// Listens to nothing: the report tells enough.
+/// Ignores events: the report is enough.
 struct Nobody;
 
 impl Listener for Nobody {

@@ -1,26 +1,26 @@
-//! Jobs that wait → the next one, in fair turn: clients one after the other, each client's jobs in their order.
+//! Chooses the next queued job: clients take turns, and each client's jobs keep their order.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 
 use crate::store::JobId;
 
-/// See the head of this file.
+/// Queued jobs by client.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     by_client: BTreeMap<String, VecDeque<JobId>>,
-    /// Whose turn it was last.
+    /// The client whose turn was last.
     last: String,
 }
 
 impl Queue {
-    /// Behind the client's others.
+    /// Appends a job to its client's others.
     pub(super) fn push(&mut self, client: &str, id: JobId) {
         let jobs = self.by_client.entry(client.to_owned()).or_default();
         jobs.push_back(id);
     }
 
-    /// Takes a job out; `false`: it did not wait.
+    /// Removes a job; `false` if it was not queued.
     pub(super) fn remove(&mut self, id: JobId) -> bool {
         let mut found = false;
         for jobs in self.by_client.values_mut() {
@@ -32,7 +32,7 @@ impl Queue {
         found
     }
 
-    /// Takes the next one out.
+    /// Removes and returns the next job.
     pub(super) fn next(&mut self) -> Option<JobId> {
         self.by_client.retain(|_, jobs| !jobs.is_empty());
         let after = (Bound::Excluded(self.last.clone()), Bound::Unbounded);
@@ -49,7 +49,7 @@ impl Queue {
 mod tests {
     use super::*;
 
-    /// The job's number as its id.
+    /// A job id made from a number.
     fn id(number: u8) -> JobId {
         format!("{number:032x}").parse().expect("an id")
     }

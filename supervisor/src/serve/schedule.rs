@@ -1,7 +1,7 @@
-//! Accepted jobs → begun in fair turn, and run; told to leave, what runs is put back.
+//! Starts accepted jobs in fair turn and runs them; at shutdown, puts running jobs back into the queue.
 //!
-//! Clients take turns, and each client's jobs begin in the order in which they were accepted. Several are at work at once: while
-//! one bakes, the next is prepared.
+//! Clients take turns, and each client's jobs start in order of acceptance. Several jobs run at once: while one bakes,
+//! the next is prepared.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -15,29 +15,29 @@ use tokio::sync::mpsc;
 use tokio::task::{Id, JoinHandle, JoinSet, spawn_local};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
-use super::Options;
 use super::inputs::Roots;
+use super::options::Options;
 use super::proof::Goldens;
 use super::queue::Queue;
-use super::service::{Command, Service};
+use super::service::{Command, Service, notify};
 use super::work::{Close, Work};
 use crate::error::JobError;
 use crate::host::Host;
 use crate::job::Order;
 use crate::store::{Clock, JobId, Limits, Round, Store, StoreError};
 
-/// Between two looks for what has expired.
+/// Interval between removals of expired data.
 const SWEEP: Duration = Duration::from_secs(30);
-/// Between two looks at uploads, while nothing else is to be done: 16 MiB at a time.
+/// Interval between steps of 16 MiB that check uploads, while nothing else runs.
 const SCRUB: Duration = Duration::from_secs(1);
-/// Between two rounds through all of them.
+/// Interval between passes over all uploads.
 const SCRUBBED: Duration = Duration::from_secs(24 * 60 * 60);
-/// After a look that failed.
+/// Delay after a check that failed.
 const SCRUB_AGAIN: Duration = Duration::from_secs(60);
-/// Orders that may wait for one job.
+/// Most pending orders for one job.
 const ORDERS: usize = 4;
 
-/// The scheduler, before it runs.
+/// A scheduler that is not running yet.
 pub struct Scheduler {
     service: Service,
     commands: mpsc::UnboundedReceiver<Command>,
@@ -48,10 +48,10 @@ pub struct Scheduler {
     probing: Option<JoinHandle<()>>,
 }
 
-/// Opens the store, and puts what it holds into the queue.
+/// Opens the store and queues the jobs in it.
 ///
 /// # Errors
-/// The store is another's, broken, or of a later version.
+/// The store is in use, broken, or of a later version.
 pub fn open(options: &Options) -> Result<(Service, Scheduler), Box<JobError>> {
     let limits = Limits {
         queue_jobs: options.queue_jobs,
@@ -86,10 +86,10 @@ pub fn open(options: &Options) -> Result<(Service, Scheduler), Box<JobError>> {
 }
 
 impl Scheduler {
-    /// Runs jobs until it is told to leave.
+    /// Runs jobs until told to exit.
     ///
     /// # Errors
-    /// A bug that would leave jobs lying.
+    /// A bug that would leave jobs unfinished.
     pub async fn run(mut self) -> Result<(), Box<JobError>> {
         let mut tasks: JoinSet<()> = JoinSet::new();
         let mut running: HashMap<Id, (JobId, mpsc::Sender<Order>)> = HashMap::new();
@@ -129,7 +129,7 @@ impl Scheduler {
                 biased;
                 _ = ticks.tick() => {
                     self.service.turn();
-                    super::notify(&[sd_notify::NotifyState::Watchdog]);
+                    notify(&[sd_notify::NotifyState::Watchdog]);
                     self.look();
                     self.host.tend_spares(Instant::now());
                     self.prove(running.is_empty());
@@ -152,7 +152,7 @@ impl Scheduler {
                         Err(error) => (error.id(), Some(error)),
                     };
                     if let (Some((id, _)), Some(error)) = (running.remove(&task), bug) {
-                        // Its processes are gone with its handles; the others go on.
+                        // Dropping its handles has ended its processes; other jobs continue.
                         let what = format!("a bug in kiln ended the job: {error}");
                         let error = JobError::own(Code::Internal, what, "please report it");
                         let live = self.service.board.place(id);
@@ -169,13 +169,13 @@ impl Scheduler {
         }
     }
 
-    /// Jobs at work at once: while one bakes on an adapter, the next is prepared.
+    /// How many jobs run at once: while one bakes on an adapter, the next is prepared.
     fn parallel(&self) -> usize {
         let parallel = self.service.options.parallel;
         parallel.unwrap_or_else(|| 2 * self.host.fleet().adapters())
     }
 
-    /// Keeps what the API tells up to date, and looks whether a disk that failed is well again.
+    /// Updates what the API shows, and probes a store whose disk failed.
     fn look(&mut self) {
         *(self.service.adapters.lock()).unwrap_or_else(PoisonError::into_inner) =
             self.host.fleet().seen();
@@ -193,7 +193,7 @@ impl Scheduler {
         }
     }
 
-    /// Bakes the sample where that is due: at first, when a job failed that should not have, and after long rest.
+    /// Runs the self-test if it is due: at the start, after a doubtful failure, and after long idle time.
     fn prove(&mut self, at_rest: bool) {
         let proof = self.service.proof();
         let doubtful = self.service.doubtful.load(Ordering::Relaxed);
@@ -215,7 +215,7 @@ impl Scheduler {
 
     async fn cancel(&mut self, id: JobId, running: &HashMap<Id, (JobId, mpsc::Sender<Order>)>) {
         if let Some((_, orders)) = running.values().find(|(running, _)| *running == id) {
-            // Full only of such orders.
+            // A full channel holds only such orders.
             drop(orders.try_send(Order::Cancel(None)));
         } else if self.queue.remove(id) {
             let live = self.service.board.place(id);
@@ -226,7 +226,7 @@ impl Scheduler {
     }
 }
 
-/// Looks for damaged uploads while nothing is at work.
+/// Checks uploads for damage while no job runs.
 async fn scrub(service: Service) {
     let mut round = Round::default();
     loop {

@@ -1,4 +1,4 @@
-//! What the API and the scheduler share: the store, the board, and what is true of the sidecar at this moment.
+//! State shared by the API and the scheduler: the store, the board, and the sidecar's own condition.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,44 +8,44 @@ use proto::message::AdapterInfo;
 use serde_json::json;
 use tokio::sync::{Notify, mpsc};
 
-use super::Options;
 use super::board::{Board, State};
 use super::inputs::Roots;
 use super::metrics::Metrics;
+use super::options::Options;
 use super::proof::Proof;
-use crate::gate::Rest;
+use crate::host::gate::Rest;
 use crate::store::{Job, JobId, Store};
 
-/// What the API shares with the scheduler.
+/// A handle to [`Shared`].
 #[derive(Clone)]
 pub struct Service(Arc<Shared>);
 
-/// See [`Service`].
+/// State shared by the API and the scheduler.
 pub struct Shared {
-    /// What must not be lost.
+    /// Durable state.
     pub store: Store,
-    /// What happens now.
+    /// Live state of jobs.
     pub board: Board,
-    /// Where inputs may lie.
+    /// Folders that inputs may be in.
     pub roots: Roots,
-    /// What the command line said.
+    /// The command line's options.
     pub options: Options,
-    /// What has happened, in numbers.
+    /// Counters.
     pub metrics: Metrics,
     commands: mpsc::UnboundedSender<Command>,
     draining: AtomicBool,
     pub(super) running: AtomicUsize,
     pub(super) unkillable: AtomicUsize,
-    /// Every one that a bake has opened.
+    /// Every adapter that a bake has opened.
     pub(super) adapters: Mutex<Vec<AdapterInfo>>,
     pub(super) proof: Mutex<Proof>,
-    /// A job failed for a reason that may be ours.
+    /// A job failed for a reason that may be the sidecar's.
     pub(super) doubtful: AtomicBool,
     pub(super) idle: Notify,
     asked_to_leave: Notify,
-    /// What fails again and again, and is not tried for a while.
+    /// Open circuit breakers.
     pub(super) breakers: Mutex<Vec<Rest>>,
-    /// When the scheduler's loop last turned, in milliseconds since `started`.
+    /// When the scheduler's loop last ran, in milliseconds since `started`.
     turned: AtomicU64,
     started: Instant,
 }
@@ -61,16 +61,16 @@ impl std::ops::Deref for Service {
 pub(super) enum Command {
     /// A job was accepted.
     Accepted(String, JobId),
-    /// Nobody wants it any more.
+    /// The client cancelled a job.
     Cancel(JobId),
-    /// What failed again and again is tried again.
+    /// Reset the circuit breakers.
     ResetBreakers,
-    /// What runs is put back.
+    /// Put running jobs back and exit.
     Leave,
 }
 
 impl Service {
-    /// Over an open store; what it is told goes to `commands`.
+    /// Wraps an open store. The scheduler receives `commands`.
     pub(super) fn new(
         store: Store,
         roots: Roots,
@@ -100,19 +100,19 @@ impl Service {
 }
 
 impl Shared {
-    /// A job is in the store: it will be begun.
+    /// Announces a job that was stored, so that it will be started.
     pub fn accepted(&self, job: &Job) {
         let live = self.board.place(job.id);
         live.enter(State::Queued, &json!({ "state": State::Queued }));
         self.send(Command::Accepted(job.client.clone(), job.id));
     }
 
-    /// Ends a job that nobody wants any more.
+    /// Cancels a job.
     pub fn cancel(&self, id: JobId) {
         self.send(Command::Cancel(id));
     }
 
-    /// From here on no job is accepted or begun.
+    /// From now on, accepts and starts no job.
     pub fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
         if self.running.load(Ordering::Relaxed) == 0 {
@@ -120,33 +120,33 @@ impl Shared {
         }
     }
 
-    /// Whether the sidecar is about to leave.
+    /// Whether the sidecar is shutting down.
     pub fn draining(&self) -> bool {
         self.draining.load(Ordering::Relaxed)
     }
 
-    /// Waits until nothing runs any more. Only the one who drains asks.
+    /// Waits until no job runs. Only the caller that drains uses this.
     pub async fn idle(&self) {
         self.idle.notified().await;
     }
 
-    /// Takes an order to leave once what runs is over.
+    /// Requests an exit after the running jobs.
     pub fn ask_to_leave(&self) {
         self.drain();
         self.asked_to_leave.notify_one();
     }
 
-    /// Waits for such an order. Only the one who drains asks.
+    /// Waits for such a request. Only the caller that drains uses this.
     pub async fn asked_to_leave(&self) {
         self.asked_to_leave.notified().await;
     }
 
-    /// Something may be amiss: the self-test is due.
+    /// Makes the self-test due, since something may be wrong.
     pub fn doubt(&self) {
         self.doubtful.store(true, Ordering::Relaxed);
     }
 
-    /// What fails again and again, and is not tried for a while.
+    /// Open circuit breakers.
     pub fn breakers(&self) -> Vec<Rest> {
         self.breakers
             .lock()
@@ -162,22 +162,22 @@ impl Shared {
             .clone()
     }
 
-    /// Has all of that tried again.
+    /// Resets the circuit breakers.
     pub fn reset_breakers(&self) {
         self.send(Command::ResetBreakers);
     }
 
-    /// Puts back what runs, and ends the scheduler.
+    /// Puts running jobs back and ends the scheduler.
     pub fn leave(&self) {
         self.send(Command::Leave);
     }
 
-    /// Jobs at work.
+    /// Number of running jobs.
     pub fn running(&self) -> usize {
         self.running.load(Ordering::Relaxed)
     }
 
-    /// Processes that were killed and are still there.
+    /// Number of killed processes that still exist.
     pub fn unkillable(&self) -> usize {
         self.unkillable.load(Ordering::Relaxed)
     }
@@ -190,13 +190,13 @@ impl Shared {
             .clone()
     }
 
-    /// For how long the scheduler's loop has not turned.
+    /// Time since the scheduler's loop last ran.
     pub fn silent(&self) -> Duration {
         let turned = Duration::from_millis(self.turned.load(Ordering::Relaxed));
         self.started.elapsed().saturating_sub(turned)
     }
 
-    /// The scheduler's loop has turned.
+    /// Records that the scheduler's loop ran.
     pub(super) fn turn(&self) {
         let ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.turned.store(ms, Ordering::Relaxed);
@@ -206,5 +206,12 @@ impl Shared {
         if self.commands.send(command).is_err() {
             tracing::debug!("the scheduler has left");
         }
+    }
+}
+
+/// Tells systemd, if it started this.
+pub(super) fn notify(states: &[sd_notify::NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(states) {
+        tracing::debug!(%error, "systemd is not told");
     }
 }

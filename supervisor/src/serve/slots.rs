@@ -1,13 +1,13 @@
-//! Connections → seats, counted by who sits there: nobody's connections keep another's out.
+//! Limits connections by peer, so that nobody's connections keep others out.
 //!
-//! | who | seats of one | of all of them |
+//! | peer | seats of one | of all of them |
 //! |---|---|---|
 //! | this user and root, by the Unix socket | 512 | 512 |
-//! | another user that is allowed; whoever shows the token | 256 | 384 |
-//! | who has shown nothing yet: an address by TCP, a user that is not allowed | 32 | 64 |
+//! | another allowed user; whoever showed the token | 256 | 384 |
+//! | not identified yet: an address by TCP, a user who is not allowed | 32 | 64 |
 //!
-//! Everyone gets a seat. Where the seats are taken, the connection that has moved no byte for the longest time gives way: among
-//! those of the same one, or else of the one who has the most. Who shows nothing for [`UNPROVEN`] gives way in any case.
+//! Every new connection gets a seat. If all are taken, the connection that has been idle longest is closed: among those
+//! of the same peer, or else of the peer with the most. An unidentified peer is closed after [`UNPROVEN`] in any case.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -18,25 +18,25 @@ use std::time::{Duration, Instant};
 use nix::sys::resource::{Resource, getrlimit};
 use tokio::sync::Notify;
 
-/// How long a connection may stay that shows neither a token nor a user who is allowed.
+/// How long a connection may stay without the token or an allowed user.
 const UNPROVEN: Duration = Duration::from_secs(30);
-/// With fewer descriptors than this, there are fewer seats in proportion.
+/// With fewer descriptors than this, the numbers of seats shrink in proportion.
 const DESCRIPTORS: u64 = 4096;
-/// Seats of one and of all of a rank, however few descriptors there are.
+/// Least seats of one peer and of a rank, however few descriptors there are.
 const LEAST: usize = 8;
 
-/// Who sits there.
+/// The identity behind a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Sitter {
     /// This user, or root.
     Owner,
-    /// Another user that is allowed.
+    /// Another allowed user.
     User(u32),
     /// Whoever showed the token.
     Token,
-    /// A user that is not allowed, who is yet to be told so.
+    /// A user who is not allowed and will be told so.
     Stranger(u32),
-    /// Somebody at this address, who has shown no token yet.
+    /// Somebody at this address who has not shown the token yet.
     Caller(IpAddr),
 }
 
@@ -58,7 +58,7 @@ impl Sitter {
 }
 
 impl Rank {
-    /// Seats of one, and of all of this rank.
+    /// Seats of one peer, and of all of this rank.
     fn seats(self) -> [usize; 2] {
         match self {
             Self::Unknown => [32, 64],
@@ -68,14 +68,14 @@ impl Rank {
     }
 }
 
-/// See the head of this file.
+/// All seats; see the head of this file.
 #[derive(Clone, Debug)]
 pub struct Slots(Arc<Table>);
 
 #[derive(Debug)]
 struct Table {
     seats: Mutex<Taken>,
-    /// Of which the seats are a part.
+    /// Descriptors of this process, of which the seats are a part.
     descriptors: u64,
     began: Instant,
 }
@@ -86,16 +86,16 @@ struct Taken {
     by_number: HashMap<u64, (Sitter, Arc<Pulse>)>,
 }
 
-/// What a connection and the table share.
+/// State shared by a connection and the table.
 #[derive(Debug, Default)]
 struct Pulse {
-    /// When it last moved a byte: milliseconds since the table began.
+    /// When it last moved a byte, in milliseconds since the table was made.
     moved: AtomicU64,
     proven: AtomicBool,
     cut: Notify,
 }
 
-/// A connection's place in the table; dropped, it is free.
+/// A connection's seat; dropping it frees the seat.
 #[derive(Debug)]
 pub struct Seat {
     table: Arc<Table>,
@@ -104,7 +104,7 @@ pub struct Seat {
 }
 
 impl Slots {
-    /// As many as this process may have descriptors for.
+    /// A table sized by this process's descriptor limit.
     #[must_use]
     pub fn new() -> Self {
         Self::of(getrlimit(Resource::RLIMIT_NOFILE).map_or(DESCRIPTORS, |(soft, _)| soft))
@@ -118,7 +118,7 @@ impl Slots {
         }))
     }
 
-    /// A seat, for which another connection may have to give way.
+    /// Takes a seat, for which another connection may be closed.
     #[must_use]
     pub fn take(&self, sitter: Sitter) -> Seat {
         let pulse = Arc::new(Pulse::default());
@@ -139,7 +139,7 @@ impl Slots {
         seat
     }
 
-    /// For want of descriptors: the idlest connection of the lowest rank gives way, but none of the owner's.
+    /// Out of descriptors: closes the longest idle connection of the lowest rank, but never the owner's.
     pub fn give_way(&self) {
         let mut taken = self.0.taken();
         for rank in [Rank::Unknown, Rank::Known] {
@@ -161,7 +161,7 @@ impl Table {
         self.seats.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Room for one more of this sitter's; the seat of this number stays.
+    /// Makes room for one more connection of this peer; the seat `number` stays.
     fn make_room(&self, taken: &mut Taken, sitter: Sitter, number: u64) {
         let rank = sitter.rank();
         let [of_one, of_all] = rank.seats().map(|seats| self.within(seats));
@@ -205,7 +205,7 @@ impl Taken {
     fn idlest(&self, of: impl Fn(Sitter) -> bool, but: Option<u64>) -> Option<u64> {
         let all = self.by_number.iter();
         let of = all.filter(|(number, (sitter, _))| of(*sitter) && Some(**number) != but);
-        // The numbers tell who came first within a millisecond.
+        // Within a millisecond, the lower number came first.
         of.min_by_key(|(number, (_, pulse))| (pulse.moved.load(Ordering::Relaxed), **number))
             .map(|(number, _)| *number)
     }
@@ -219,20 +219,20 @@ impl Taken {
 }
 
 impl Seat {
-    /// The connection moved a byte.
+    /// Records that the connection moved a byte.
     pub fn moved(&self) {
         let since = self.table.began.elapsed().as_millis();
         let since = u64::try_from(since).unwrap_or(u64::MAX);
         self.pulse.moved.store(since, Ordering::Relaxed);
     }
 
-    /// The caller showed the token.
+    /// Records that the caller showed the token.
     pub fn prove(&self) {
         if self.pulse.proven.swap(true, Ordering::Relaxed) {
             return;
         }
         let mut taken = self.table.taken();
-        // One that gives way already stays out.
+        // A connection that is being closed stays out.
         if !taken.by_number.contains_key(&self.number) {
             return;
         }
@@ -241,7 +241,7 @@ impl Seat {
         taken.by_number.insert(self.number, (Sitter::Token, pulse));
     }
 
-    /// Waits until the connection must give way.
+    /// Waits until the connection must close.
     pub async fn given_up(&self) {
         let overdue = async {
             tokio::time::sleep(UNPROVEN).await;
@@ -289,7 +289,7 @@ mod tests {
         let other = slots.take(caller(2));
         let mut seats: Vec<Seat> = (0..32).map(|_| slots.take(caller(1))).collect();
         assert!(cut(&seats).is_empty());
-        // It was the first to come, and is not the idlest any more.
+        // It came first and is no longer the longest idle.
         seats[0].pulse.moved.store(u64::MAX, Ordering::Relaxed);
         seats.push(slots.take(caller(1)));
         assert_eq!(cut(&seats), [1]);
@@ -304,7 +304,7 @@ mod tests {
         let quiet: Vec<Seat> = (2..46).map(|last| slots.take(caller(last))).collect();
         assert!(cut(&loud).is_empty(), "64 in all");
         let more = [slots.take(caller(50)), slots.take(Sitter::Stranger(9))];
-        // Of the one who has the most, and the two that are idlest.
+        // The peer with the most, and its two longest idle ones.
         assert_eq!(cut(&loud), [0, 1]);
         assert!(cut(&quiet).is_empty() && cut(&more).is_empty());
         assert!(!is_cut(&owner) && !is_cut(&user));

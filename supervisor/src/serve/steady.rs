@@ -1,7 +1,7 @@
-//! A stream and a body of a request → the same, with limits of the time for which their peer may make them wait.
+//! Wraps a stream and a request's body with limits on how long their peer may stall them.
 //!
-//! Bytes of an answer that the peer does not take, and bytes of a request that it does not send: its silence. An answer that has
-//! nothing to say for a while, as a stream of events, is the sidecar's own silence, and has no limit.
+//! The peer stalls by not taking bytes of an answer or not sending bytes of a request. An answer that has nothing to
+//! send for a while, such as a stream of events, is the sidecar's own silence and has no limit.
 
 use std::io;
 use std::pin::Pin;
@@ -17,14 +17,14 @@ use tokio::time::{Instant, Sleep, sleep};
 
 use super::slots::Seat;
 
-/// For the next byte of an answer to be taken.
+/// Time for the peer to take the next byte of an answer.
 const UNTAKEN: Duration = Duration::from_secs(20);
-/// For the bytes of a body to come, at most at once.
+/// Most time to wait for bytes of a body.
 const UNSENT: Duration = Duration::from_secs(30);
-/// A body that has used up that time gains a second of it by so many bytes.
+/// A body that has used up its time regains one second per so many bytes.
 const BYTES_A_SECOND: u64 = 4096;
 
-/// A connection that its peer cannot hold by taking nothing.
+/// A connection whose peer cannot block it by taking nothing.
 #[derive(Debug)]
 pub struct Steady<S> {
     stream: S,
@@ -35,7 +35,7 @@ pub struct Steady<S> {
 }
 
 impl<S> Steady<S> {
-    /// Of this seat.
+    /// Wraps a stream that has this seat.
     pub fn new(stream: S, seat: Arc<Seat>) -> Self {
         Self {
             stream,
@@ -101,7 +101,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Steady<S> {
         self.stream.is_write_vectored()
     }
 
-    // Neither waits for the peer: nothing is kept between here and the kernel.
+    // Neither waits for the peer: nothing is buffered between here and the kernel.
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_flush(context)
     }
@@ -111,14 +111,14 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Steady<S> {
     }
 }
 
-/// A body that came too slowly.
+/// The body came too slowly.
 #[derive(Clone, Copy, Debug, thiserror::Error, PartialEq, Eq)]
 #[error(
     "the body came too slowly: {UNSENT:?} of silence, or less than {BYTES_A_SECOND} bytes a second for longer"
 )]
 pub struct Slow;
 
-/// The time that a body's sender may still have the sidecar wait.
+/// The time that a body's sender may still stall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Credit {
     left: Duration,
@@ -130,14 +130,14 @@ impl Credit {
         Self { left: most, most }
     }
 
-    /// So many bytes came, after a wait.
+    /// Accounts for `bytes` that came after a wait.
     fn settle(&mut self, waited: Duration, bytes: u64) {
         let gained = Duration::from_secs_f64(bytes as f64 / BYTES_A_SECOND as f64);
         self.left = (self.left.saturating_sub(waited) + gained).min(self.most);
     }
 }
 
-/// A body that its sender cannot keep back without end. Only the time counts in which somebody waits for it.
+/// A body that its sender cannot hold back for ever. Only the time in which somebody polls for it counts.
 #[derive(Debug)]
 pub struct Awaited<B> {
     body: B,
@@ -146,7 +146,7 @@ pub struct Awaited<B> {
 }
 
 impl<B> Awaited<B> {
-    /// Of a request.
+    /// Wraps a request's body.
     pub fn new(body: B) -> Self {
         Self {
             body,
@@ -211,7 +211,7 @@ mod tests {
     async fn a_peer_that_takes_nothing_is_cut_and_one_that_only_says_nothing_is_not() {
         let (near, far) = duplex(4);
         let mut near = steady(near, SOON);
-        // It is silent for longer than it may be deaf, and that is no fault.
+        // It sends nothing for longer than a peer may take nothing, which is no fault.
         let mut byte = [0];
         let silent = tokio::time::timeout(4 * SOON, near.read_exact(&mut byte)).await;
         assert!(silent.is_err(), "it waits");

@@ -1,4 +1,4 @@
-//! A stored job → run, and its end in the store, however long the disk takes: it is over then, and not before.
+//! Runs a stored job and stores its end, however long the disk takes. The job ends only once its end is stored.
 
 use std::cell::Cell;
 use std::io::Read;
@@ -16,18 +16,18 @@ use tokio::time::sleep;
 
 use super::board::{Live, State, Writer};
 use super::service::{Service, Shared};
-use super::spec::JobSpec;
 use crate::error::JobError;
-use crate::hands;
 use crate::host::Host;
-use crate::job::{self, MapTargets, Order, Spec};
+use crate::job::{self, Kind, MapTargets, Order, Spec};
+use crate::options::JobOptions;
 use crate::output::Target;
+use crate::process::verdict::RetryClass;
+use crate::process::workers;
 use crate::report::Report;
 use crate::store::{Artifact, Digest, End, Job, JobId, Outcome, StoreError};
-use crate::verdict::RetryClass;
 
 /// The files of a job that was done, and what they are.
-const ARTIFACTS: [(&str, &str); 6] = [
+pub(super) const ARTIFACTS: [(&str, &str); 6] = [
     ("model.glb", "model/gltf-binary"),
     ("preview.png", "image/png"),
     ("coverage.png", "image/png"),
@@ -35,21 +35,21 @@ const ARTIFACTS: [(&str, &str); 6] = [
     ("provenance.png", "image/png"),
     ("report.json", "application/json"),
 ];
-/// Between two attempts at a disk that refuses a job's end.
+/// Delay between attempts to store a job's end.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// One job at work.
+/// One running job.
 pub(super) struct Work {
     pub(super) service: Service,
     pub(super) host: Rc<Host>,
     pub(super) live: Arc<Live>,
     pub(super) id: JobId,
-    /// The sidecar is about to end.
+    /// The sidecar is shutting down.
     pub(super) leaving: Rc<Cell<bool>>,
 }
 
 impl Work {
-    /// Runs it to its end, or until it is put back.
+    /// Runs the job until it ends or is put back.
     pub(super) async fn run(self, orders: mpsc::Receiver<Order>) {
         let job = loop {
             match self.service.store.begin(self.id).await {
@@ -70,7 +70,7 @@ impl Work {
         let end = match self.spec(&job).await {
             Ok(spec) => {
                 let mut writer = Writer(Arc::clone(&self.live));
-                let report = job::run(&spec, &self.host, &mut writer, orders).await;
+                let report = job::run(Kind::Bake(&spec), &self.host, &mut writer, orders).await;
                 self.service.metrics.job(&report, began.elapsed());
                 self.end(report).await
             }
@@ -84,19 +84,21 @@ impl Work {
                     &json!({ "state": State::Queued, "requeued": true }),
                 );
                 if let Err(error) = self.service.store.requeue(self.id).await {
-                    // It counts as running on disk, and so will be begun again all the same.
+                    // On disk it still counts as running, so the next start runs it again.
                     tracing::warn!("{}: {error}", self.id);
                 }
             }
         }
     }
 
-    /// The stored job as the supervisor runs it.
+    /// Converts the stored job for the supervisor.
     async fn spec(&self, job: &Job) -> Result<Spec, Box<JobError>> {
         let internal = |error: String| JobError::own(Code::Internal, error, "");
         let options = &self.service.options;
-        let wish: JobSpec =
+        let mut wish: JobOptions =
             serde_json::from_str(&job.spec).map_err(|error| internal(error.to_string()))?;
+        let budgets = [options.vram_budget, wish.vram_budget];
+        wish.vram_budget = budgets.into_iter().flatten().min();
         let failed = |error: StoreError| match &error {
             StoreError::MissingBlobs(_) => {
                 let what = format!("uploads are gone from the store since: {error}");
@@ -121,30 +123,11 @@ impl Work {
             rejected: None,
             report: Some(target("report.json")?),
             dry_run: false,
-            texture_size: wish.texture_size,
-            texture_auto: wish.texture_auto,
-            product: wish.product(),
-            repair: wish.repair(),
-            simplify: wish.simplify(),
-            keep_uvs: wish.keep_uvs,
-            uv_set: wish.uv_set,
-            quality: wish.quality,
-            blend: wish.blend,
-            refine: wish.refine,
-            vram_budget: [options.vram_budget, wish.vram_budget]
-                .into_iter()
-                .flatten()
-                .min(),
-            gpu_times: wish.gpu_times,
-            device: wish.device(),
-            seed: wish.seed,
-            holdout: wish.holdout,
-            fallback: wish.fallback,
+            options: wish,
             sandbox: options.sandbox,
             memory_limit: options.memory_limit,
             crash_root: Some(options.store.join("crashes")),
             pipelines: options.pipelines.clone(),
-            timeout: wish.timeout(),
             stall: options.stall,
             baker: options.baker.clone(),
             log_filter: "warn,baker=info".to_owned(),
@@ -152,12 +135,12 @@ impl Work {
         })
     }
 
-    /// What the store is told; nothing where the job is to be run again.
+    /// What to store; `None` if the job is to run again.
     async fn end(&self, report: Report) -> Option<Close> {
         let Some(error) = &report.error else {
             let store = self.service.store.clone();
             let found = match store.job_folder(self.id).await {
-                Ok(place) => match hands::give(move || artifacts(&place)).await {
+                Ok(place) => match workers::run(move || artifacts(&place)).await {
                     Ok(found) => found.map_err(|error| error.to_string()),
                     Err(_) => Err("reading it ended without a word".to_owned()),
                 },
@@ -188,7 +171,7 @@ impl Work {
     }
 }
 
-/// How a job ends.
+/// The end of a job.
 #[derive(Clone)]
 pub(super) struct Close {
     state: State,
@@ -198,7 +181,7 @@ pub(super) struct Close {
 }
 
 impl Close {
-    /// Badly.
+    /// A failure.
     pub(super) fn failed(error: &JobError) -> Self {
         Self {
             state: if error.code == Code::Cancelled {
@@ -214,7 +197,7 @@ impl Close {
 }
 
 impl Shared {
-    /// Puts a job's end into the store, however long the disk takes, and then on the board.
+    /// Stores a job's end, however long the disk takes, then shows it on the board.
     pub(super) async fn close(&self, id: JobId, live: &Live, mut close: Close) {
         loop {
             let outcome = match close.state {

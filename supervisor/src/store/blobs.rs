@@ -1,5 +1,5 @@
-//! Rows of blobs, and hard links to their files: what was uploaded once is on the disk once, however many jobs use it. A row
-//! alone is no promise: a blob is there if its file has the size that its row tells.
+//! Rows of blobs, and hard links to their files. Equal uploads are stored once, however many jobs use them. A row alone
+//! proves nothing: a blob exists if its file has the size that the row states.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -13,16 +13,24 @@ use super::clock::Moment;
 use super::digest::Digest;
 use super::error::StoreError;
 use super::id::JobId;
-use super::jobs::{Needed, Sql, read_count, signed};
 use super::place::{Place, make};
+use super::rows::{Sql, read_count, signed};
 use super::schema::failed;
 use super::writer::Desk;
 
-/// A blob, as its row tells of it.
+/// A blob's row.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Kept {
     pub(super) bytes: u64,
     pub(super) used_ms: i64,
+}
+
+/// A file that a job needs.
+#[derive(Clone, Debug)]
+pub(super) struct Needed {
+    pub(super) name: String,
+    pub(super) digest: Digest,
+    pub(super) bytes: Option<u64>,
 }
 
 /// Keeps a blob whose file has its name, or keeps it anew.
@@ -56,7 +64,7 @@ pub(super) fn find(db: &Connection, digest: Digest) -> Result<Option<Kept>, Stor
     select(db).map_err(|error| failed(&error))
 }
 
-/// Sizes of the files of these blobs, of those that are there.
+/// Sizes of those blobs' files that exist.
 pub(super) fn sizes(place: &Place, digests: impl Iterator<Item = Digest>) -> HashMap<Digest, u64> {
     let mut sizes = HashMap::new();
     for digest in digests {
@@ -69,13 +77,13 @@ pub(super) fn sizes(place: &Place, digests: impl Iterator<Item = Digest>) -> Has
     sizes
 }
 
-/// The size of a file, if there is one.
+/// The size of a file, if it exists.
 fn size(path: &Path) -> Option<u64> {
     let there = fs::symlink_metadata(path).ok()?;
     there.is_file().then_some(there.len())
 }
 
-/// Makes the input folder of a job anew. It needs no sync: after a power cut it is made anew again.
+/// Rebuilds a job's input folder. No sync is needed: after a power cut it is rebuilt again.
 pub(super) fn materialise(
     place: &Place,
     id: JobId,
@@ -124,8 +132,8 @@ pub(super) fn materialise(
     Err(StoreError::MissingBlobs(missing))
 }
 
-/// One file under two names; where the file system makes no such link, or no more of them, a copy, which shares its blocks
-/// where it can (`copy_file_range`).
+/// Gives a file a second name. Where the file system allows no link, or no more of them, copies it, sharing blocks
+/// where possible (`copy_file_range`).
 fn put(from: &Path, to: &Path, link: impl Fn(&Path, &Path) -> io::Result<()>) -> io::Result<()> {
     match link(from, to) {
         Err(error)

@@ -1,8 +1,8 @@
-//! The machine's clocks → the store's own time, which no setting of the wall clock moves.
+//! Derives the store's own time from the machine's clocks. Setting the wall clock does not change it.
 //!
-//! How long something is kept is counted in the store's time. It runs with `CLOCK_BOOTTIME`, also while the sidecar is not
-//! there, and stands still while the machine is off: how long that was, only the wall clock knows, and it may be wrong then.
-//! What people see is the wall clock's: the store's time and the distance between both, which is taken anew when it jumps.
+//! Retention is counted in the store's time. It advances with `CLOCK_BOOTTIME`, even while the sidecar is not running,
+//! and stands still while the machine is off: only the wall clock could tell that duration, and it may be wrong at
+//! boot. Users see wall-clock time: the store's time plus an offset that is measured again when the wall clock jumps.
 
 use std::fs;
 use std::sync::Arc;
@@ -13,20 +13,20 @@ use nix::sys::time::TimeValLike;
 use nix::time::{ClockId, clock_gettime};
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::jobs::Sql;
+use super::rows::Sql;
 
-/// A smaller distance between the clocks is no jump.
+/// Smaller changes of the offset between the clocks are no jump.
 const STEP_MS: i64 = 1000;
-/// Between two notes of the time. What is lost of it when the machine goes down only keeps things longer.
+/// Interval between saved times. What a crash of the machine loses of it only prolongs retention.
 const NOTE_MS: i64 = 10 * 60 * 1000;
 
-/// Where the time comes from: by default from the system.
+/// The source of time: by default the system.
 #[derive(Clone, Debug, Default)]
 pub struct Clock(Arc<Hands>);
 
 #[derive(Debug, Default)]
 struct Hands {
-    /// The system's clocks do not count.
+    /// Ignores the system's clocks.
     still: bool,
     wall_ms: AtomicI64,
     uptime_ms: AtomicI64,
@@ -34,7 +34,7 @@ struct Hands {
 }
 
 impl Clock {
-    /// One that stands still at this time of the wall clock.
+    /// A clock that stands still at this wall-clock time.
     #[must_use]
     pub fn still(wall_ms: i64) -> Self {
         Self(Arc::new(Hands {
@@ -44,18 +44,18 @@ impl Clock {
         }))
     }
 
-    /// Sets the wall clock forward, or back.
+    /// Sets the wall clock forward or back.
     pub fn set_wall(&self, by_ms: i64) {
         self.0.wall_ms.fetch_add(by_ms, Ordering::Relaxed);
     }
 
-    /// So much time passes.
+    /// Lets time pass.
     pub fn pass(&self, ms: i64) {
         self.set_wall(ms);
         self.0.uptime_ms.fetch_add(ms, Ordering::Relaxed);
     }
 
-    /// The machine is started anew: its uptime begins again.
+    /// Simulates a reboot: uptime restarts.
     pub fn boot(&self) {
         self.0.boots.fetch_add(1, Ordering::Relaxed);
         self.0
@@ -63,7 +63,7 @@ impl Clock {
             .fetch_sub(self.uptime_ms(), Ordering::Relaxed);
     }
 
-    /// Milliseconds since 1970.
+    /// Wall-clock time, in milliseconds since 1970.
     #[must_use]
     pub fn wall_ms(&self) -> i64 {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -89,7 +89,7 @@ impl Clock {
         }
     }
 
-    /// Which run of the machine this is, if that can be told.
+    /// Identifies the current boot of the machine, if possible.
     fn machine(&self) -> Option<String> {
         let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
         Some(format!(
@@ -100,27 +100,27 @@ impl Clock {
     }
 }
 
-/// One moment, by both clocks.
+/// One moment, in both times.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moment {
-    /// The store's time: for what is kept for so long.
+    /// The store's time, for retention.
     pub(super) ms: i64,
-    /// The wall clock's: for people.
+    /// Wall-clock time, for people.
     pub(super) wall_ms: i64,
 }
 
-/// See the head of this file.
+/// The store's time; see the head of this file.
 #[derive(Debug)]
 pub(super) struct Time {
     clock: Clock,
-    /// From the machine's uptime to the store's time.
+    /// Offset from the machine's uptime to the store's time.
     base_ms: i64,
-    /// From the store's time to the wall clock's.
+    /// Offset from the store's time to wall-clock time.
     shift_ms: AtomicI64,
 }
 
 impl Time {
-    /// Goes on where the last process left off.
+    /// Continues from the time that the last process saved.
     pub(super) fn resume(db: &Connection, clock: Clock) -> Sql<Self> {
         let (wall, uptime, machine) = (clock.wall_ms(), clock.uptime_ms(), clock.machine());
         let row = db
@@ -145,7 +145,7 @@ impl Time {
                 i64::saturating_sub(at_ms, uptime),
                 wall.saturating_sub(at_ms),
             ),
-            // A new store, or one of a version that had the wall clock alone.
+            // A new store, or one of a schema without the store's time.
             None => (wall.saturating_sub(uptime), 0),
         };
         let time = Self {
@@ -170,12 +170,12 @@ impl Time {
         }
     }
 
-    /// A time of the store as the wall clock has it.
+    /// Converts the store's time to wall-clock time.
     pub(super) fn shown(&self, ms: i64) -> i64 {
         ms.saturating_add(self.shift_ms.load(Ordering::Relaxed))
     }
 
-    /// Notes the time, if the last note is old, for the case that the machine goes down.
+    /// Saves the time, if the last save is old, in case the machine goes down.
     pub(super) fn note(&self, db: &Connection, now: Moment) -> Sql<()> {
         let at_ms: i64 = db.query_row("SELECT at_ms FROM clock", [], |row| row.get(0))?;
         if now.ms.saturating_sub(at_ms) < NOTE_MS {

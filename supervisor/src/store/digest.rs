@@ -1,4 +1,4 @@
-//! SHA-256 of bytes ↔ 64 hexadecimal digits: the name of a blob, and what an artifact or a spec is compared by.
+//! A SHA-256 and its 64 hexadecimal digits. It names blobs, and identifies artifacts and specs.
 
 use std::fmt;
 use std::fs::File;
@@ -15,13 +15,13 @@ use super::hex;
 pub struct Digest([u8; 32]);
 
 impl Digest {
-    /// Of bytes in memory.
+    /// Hashes bytes in memory.
     #[must_use]
     pub fn of(bytes: impl AsRef<[u8]>) -> Self {
         Self(sha2::Sha256::digest(bytes.as_ref()).into())
     }
 
-    /// Of what a file holds from here on.
+    /// Hashes the rest of a file.
     pub(super) fn of_file(mut file: File) -> io::Result<Self> {
         let (mut hash, mut chunk) = (sha2::Sha256::new(), vec![0; 256 << 10]);
         loop {
@@ -32,13 +32,13 @@ impl Digest {
         }
     }
 
-    /// From the hash itself.
+    /// Wraps a hash.
     #[must_use]
     pub fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 
-    /// The hash itself.
+    /// The raw hash.
     #[must_use]
     pub fn bytes(&self) -> &[u8; 32] {
         &self.0
@@ -57,7 +57,7 @@ impl fmt::Debug for Digest {
     }
 }
 
-/// It is not 64 hexadecimal digits.
+/// The text is not 64 hexadecimal digits.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("a SHA-256 is 64 hexadecimal digits")]
 pub struct BadDigest;

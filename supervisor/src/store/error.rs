@@ -1,4 +1,5 @@
-//! Why the store says no: faults of a request, bounds, and a disk that fails, each a variant, since each is another status.
+//! Errors of the store: bad requests, reached limits, and failing disks. Each has a variant, since each maps to its own
+//! HTTP status.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,13 +13,13 @@ use crate::input::reason;
 const NO_FILES: &str =
     "it has no room for another file, however many bytes are free (no inodes: df -i)";
 
-/// Digests in one line.
+/// The most digests in one message.
 const SHOWN: usize = 16;
 
-/// See the head of this file.
+/// Why the store did not carry out a request.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum StoreError {
-    /// Another process has the store.
+    /// Another process has the store open.
     #[error("the store {} is in use by another kiln: stop it, or choose another folder with --store", .0.display())]
     Busy(PathBuf),
     /// The folder cannot be used as it is.
@@ -26,20 +27,20 @@ pub enum StoreError {
     Folder {
         /// The folder.
         folder: PathBuf,
-        /// What is wrong and how to mend it.
+        /// What is wrong, and how to fix it.
         why: String,
     },
-    /// A later version of Kiln has written it.
+    /// A later version of Kiln wrote the store.
     #[error("the store {} has schema {found}, this kiln knows {known}: use the newer kiln, or another folder with --store", .folder.display())]
     Newer {
         /// The folder.
         folder: PathBuf,
-        /// Schema of the database.
+        /// Schema version of the database.
         found: i64,
-        /// The last one that is known.
+        /// The latest known schema version.
         known: i64,
     },
-    /// The database is damaged; it was left as it is.
+    /// The database is damaged; it was left unchanged.
     #[error("the store {} is damaged ({detail}): nothing was changed; restore it, or choose another folder with --store", .folder.display())]
     Corrupt {
         /// The folder.
@@ -48,18 +49,18 @@ pub enum StoreError {
         detail: String,
     },
 
-    /// The queue has its bound.
+    /// A limit of the queue is reached.
     #[error("{0}")]
     QueueFull(Bound),
-    /// The file system has too little room left for new work.
+    /// The file system has too little space for new work.
     #[error("the disk of the store has {free} bytes free, and keeps {kept}")]
     Full {
-        /// Bytes that are free.
+        /// Free bytes.
         free: u64,
         /// Bytes that must stay free.
         kept: u64,
     },
-    /// Blobs that a job names and that are not there.
+    /// A job names blobs that are not stored.
     #[error("not uploaded: {}", list(.0))]
     MissingBlobs(Vec<Digest>),
     /// A file name that is not allowed.
@@ -70,21 +71,21 @@ pub enum StoreError {
         /// What is wrong with it.
         why: &'static str,
     },
-    /// More bytes than a spec may have.
+    /// The spec is too large.
     #[error(
         "the spec, with all its defaults, has more than {limit} bytes: name fewer files, or shorter names"
     )]
     SpecTooLarge {
-        /// The bound.
+        /// The limit in bytes.
         limit: usize,
     },
-    /// More bytes than an upload may have.
+    /// The upload is too large.
     #[error("the upload is larger than {limit} bytes")]
     TooLarge {
-        /// The bound.
+        /// The limit in bytes.
         limit: u64,
     },
-    /// The bytes are not those that were announced.
+    /// The bytes do not match the announced digest.
     #[error("the bytes have SHA-256 {found}, not {expected}")]
     DigestMismatch {
         /// Announced.
@@ -93,16 +94,16 @@ pub enum StoreError {
         found: Digest,
     },
 
-    /// No such job.
+    /// The job does not exist.
     #[error("no such job")]
     NotFound,
     /// The job was forgotten or has expired.
     #[error("the job was removed")]
     Gone,
-    /// The job's state does not allow this; nothing was changed.
+    /// The job's state does not allow this; nothing changed.
     #[error("the job is {}", .0.word())]
     WrongState(State),
-    /// A result that is not in the job's folder as it was said to be.
+    /// A result is missing from the job's folder, or differs from its description.
     #[error("the artifact {name:?} {why}")]
     BadArtifact {
         /// Its name.
@@ -111,7 +112,7 @@ pub enum StoreError {
         why: String,
     },
 
-    /// The disk fails; the request was not carried out.
+    /// The disk failed; the request was not carried out.
     #[error("{what}: {detail}")]
     Disk {
         /// The kind of failure.
@@ -129,10 +130,10 @@ pub enum StoreError {
     Closed,
 }
 
-/// How a disk fails.
+/// How a disk failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// No room, or the quota is used up.
+    /// No space is left, or the quota is used up.
     NoSpace,
     /// Reading or writing failed.
     Io,
@@ -155,7 +156,7 @@ pub enum Bound {
 }
 
 impl StoreError {
-    /// A failed call on a file.
+    /// The error of a failed call on a file.
     pub(super) fn io(what: &str, path: &Path, error: &io::Error) -> Self {
         let fault = match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Fault::NoSpace,
@@ -171,18 +172,18 @@ impl StoreError {
         }
     }
 
-    /// It says something of the disk, not of the request.
+    /// Whether the disk is at fault, not the request.
     #[must_use]
     pub fn is_disk(&self) -> bool {
         matches!(self, Self::Disk { .. })
     }
 }
 
-/// The system has one error for both, and a disk may have bytes enough.
+/// Whether inodes, not bytes, are used up: the system has one error for both.
 fn lacks_files(path: &Path) -> bool {
     let folder = path.ancestors().find(|folder| folder.is_dir());
     let stat = folder.and_then(|folder| statvfs(folder).ok());
-    // Some file systems count none.
+    // Some file systems report no inodes at all.
     stat.is_some_and(|stat| stat.files() > 0 && stat.files_available() == 0)
 }
 

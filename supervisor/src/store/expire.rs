@@ -1,6 +1,8 @@
-//! Time and room → what is forgotten: finished jobs past their time, and past twice that where nobody has fetched the result;
-//! uploads that no job has used for long; and, while more is kept than may be, the jobs that expire first with what only they
-//! used, those first whose result was fetched, at last unused uploads.
+//! Removes what is past its time or beyond the space limit.
+//!
+//! Finished jobs expire after their time, or after twice that if nobody fetched the result. Uploads expire when no job
+//! has used them for long. While more than the limit is kept, the jobs that expire first go, with the uploads that only
+//! they used: first those whose result was fetched. Unused uploads go last.
 
 use rusqlite::{Connection, params};
 
@@ -9,22 +11,23 @@ use super::clock::Moment;
 use super::digest::Digest;
 use super::error::StoreError;
 use super::id::JobId;
-use super::jobs::{self, Sql, read_count, read_id};
+use super::jobs;
 use super::limits::Space;
+use super::rows::{Sql, read_count, read_id};
 use super::schema::failed;
 use super::writer::{Desk, Stray};
 
-/// Jobs of one transaction: the files of so many are removed before the next request is looked at.
+/// Jobs per transaction: their files are removed before the next request is served.
 const JOBS: i64 = 16;
-/// Blobs of one transaction.
+/// Blobs per transaction.
 const BLOBS: usize = 64;
-/// How long a removed job is known as gone.
+/// How long a removed job is reported as gone.
 const GONE_MS: i64 = 7 * 24 * 60 * 60 * 1000;
 
 const UNUSED: &str = "SELECT digest, bytes FROM blobs
     WHERE used_ms <= ?1 AND NOT EXISTS (SELECT 1 FROM inputs WHERE inputs.digest = blobs.digest) ORDER BY used_ms";
 
-/// Removes some; nothing when there is nothing left to remove.
+/// Removes one batch. The result is empty when nothing is left to remove.
 pub(super) fn some(desk: &mut Desk<'_>, now: Moment) -> Result<Expired, StoreError> {
     let space = Space::of(desk.shared.place.root())?;
     let step = |desk: &mut Desk<'_>| {
@@ -92,7 +95,7 @@ fn step(desk: &mut Desk<'_>, now_ms: i64, space: Space) -> Sql<Expired> {
     Ok(gone)
 }
 
-/// Some finished jobs, and the bytes of their artifacts.
+/// One batch of finished jobs, with the bytes of their artifacts.
 fn finished(db: &Connection, which: &str, bound: i64, grace: i64) -> Sql<Vec<(JobId, u64)>> {
     let mut select = db.prepare_cached(&format!(
         "SELECT id, (SELECT coalesce(sum(bytes), 0) FROM artifacts WHERE job = seq) FROM jobs {which} LIMIT ?2"
@@ -103,7 +106,7 @@ fn finished(db: &Connection, which: &str, bound: i64, grace: i64) -> Sql<Vec<(Jo
     rows.collect()
 }
 
-/// Some blobs that no job uses and no upload is about to bring again.
+/// One batch of blobs that no job uses and no upload is about to bring again.
 fn unused(desk: &Desk<'_>, used_before: i64) -> Sql<Vec<(Digest, u64)>> {
     let mut select = desk.db.prepare_cached(UNUSED)?;
     let rows = select.query_map([used_before], |row| {

@@ -1,15 +1,15 @@
-//! Bytes ↔ hexadecimal digits of fixed number, written in lower case and read in either.
+//! Converts bytes to hexadecimal digits and back. Writes lower case, reads either.
 
 use std::fmt;
 
-/// Digit by digit it would be the most expensive part of a spec with many files.
+/// Writes all digits at once: one at a time would dominate the cost of a spec with many files.
 pub(super) fn write<const N: usize>(out: &mut fmt::Formatter<'_>, bytes: &[u8; N]) -> fmt::Result {
     let digits = bytes
         .map(|byte| [byte >> 4, byte & 0xf].map(|digit| b"0123456789abcdef"[usize::from(digit)]));
     out.write_str(str::from_utf8(digits.as_flattened()).map_err(|_| fmt::Error)?)
 }
 
-/// Nothing unless the text is exactly `N` bytes.
+/// Returns `None` unless the text is exactly `N` bytes.
 pub(super) fn read<const N: usize>(text: &str) -> Option<[u8; N]> {
     let (pairs, rest) = text.as_bytes().as_chunks::<2>();
     if pairs.len() != N || !rest.is_empty() {

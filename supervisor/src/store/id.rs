@@ -1,10 +1,10 @@
-//! Clock and chance → names of jobs that sort by the time of acceptance: `UUIDv7` (RFC 9562) without hyphens.
+//! Makes job ids that sort by the time of acceptance: `UUIDv7` (RFC 9562) without hyphens.
 //!
 //! ```text
-//!  48 bits  ms since 1970 │ 4 bits  version 7 │ 12 bits chance │ 2 bits variant │ 62 bits chance
+//!  48 bits  ms since 1970 │ 4 bits  version 7 │ 12 bits random │ 2 bits variant │ 62 bits random
 //! ```
 //!
-//! Within a millisecond, and when the clock goes back, the next name is the last one and one (RFC 9562, 6.2, method 2).
+//! Within a millisecond, and when the clock goes back, the next id is the last one plus one (RFC 9562, 6.2, method 2).
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -14,12 +14,12 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::hex;
 
-/// The name of a job.
+/// A job's id.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobId([u8; 16]);
 
 impl JobId {
-    /// The milliseconds since 1970 in it.
+    /// Its timestamp, in milliseconds since 1970.
     #[must_use]
     pub fn ms(&self) -> u64 {
         let ms = self.0.iter().take(6);
@@ -39,7 +39,7 @@ impl fmt::Debug for JobId {
     }
 }
 
-/// It is not 32 hexadecimal digits.
+/// The text is not 32 hexadecimal digits.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("the id of a job is 32 hexadecimal digits in lower case")]
 pub struct BadId;
@@ -48,7 +48,7 @@ impl FromStr for JobId {
     type Err = BadId;
 
     fn from_str(text: &str) -> Result<Self, BadId> {
-        // One job, one address.
+        // Only lower case is valid, so a job has one address.
         if text.bytes().any(|byte| byte.is_ascii_uppercase()) {
             return Err(BadId);
         }
@@ -70,27 +70,27 @@ impl<'de> Deserialize<'de> for JobId {
     }
 }
 
-/// Bits of chance.
+/// Number of random bits.
 const CHANCE: u32 = 74;
 
-/// Makes names, each greater than the last.
+/// Generates ids, each greater than the last.
 #[derive(Debug)]
 pub(super) struct Ids {
-    /// Milliseconds and chance of the last one, without version and variant.
+    /// Timestamp and random bits of the last id, without version and variant.
     last: u128,
 }
 
 impl Ids {
-    /// All will be greater than `last`.
+    /// All ids will be greater than `last`.
     pub(super) fn after(last: Option<JobId>) -> Self {
         Self {
             last: last.map_or(0, |id| dense(u128::from_be_bytes(id.0))),
         }
     }
 
-    /// The next at this time.
+    /// The next id at this time.
     pub(super) fn next(&mut self, now_ms: i64) -> JobId {
-        // Seeded by the system, and different for each state.
+        // The system seeds each `RandomState` differently.
         let half = || u128::from(RandomState::new().hash_one(std::process::id()));
         let chance = (half() << 64 | half()) & ((1 << CHANCE) - 1);
         let ms = u128::from(now_ms.unsigned_abs()) & ((1 << 48) - 1);
@@ -99,7 +99,7 @@ impl Ids {
     }
 }
 
-/// Puts version and variant in their places.
+/// Inserts version and variant.
 fn spread(dense: u128) -> u128 {
     let (high, low) = (dense >> 62, dense & ((1 << 62) - 1));
     (high >> 12) << 80 | 7 << 76 | (high & 0xfff) << 64 | 0b10 << 62 | low
@@ -146,7 +146,7 @@ mod tests {
             spread(dense(u128::from_be_bytes(id.0))),
             u128::from_be_bytes(id.0)
         );
-        // Chance that is used up carries into the milliseconds, not into version or variant.
+        // Exhausted random bits carry into the milliseconds, not into version or variant.
         let mut ids = Ids {
             last: 5 << CHANCE | ((1 << CHANCE) - 1),
         };

@@ -1,4 +1,4 @@
-//! What the store knows of a job: as it is asked for, as it is kept, and how it ends. Times are milliseconds since 1970.
+//! What the store knows of a job: its request, its record and its end. Times are milliseconds since 1970.
 
 use std::collections::BTreeMap;
 
@@ -7,24 +7,24 @@ use serde::Serialize;
 use super::digest::Digest;
 use super::id::JobId;
 
-/// Where a job stands, as far as it must survive a power cut.
+/// The state of a job, as far as it must survive a power cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// It waits for its turn.
+    /// Waits for its turn.
     Queued,
-    /// Workers are at it.
+    /// Workers are running.
     Running,
-    /// Its artifacts are there.
+    /// Its artifacts are available.
     Succeeded,
     /// It ended with an error.
     Failed,
-    /// It was ended by its client.
+    /// Its client ended it.
     Cancelled,
 }
 
 impl State {
-    /// All of them.
+    /// Every state.
     pub const ALL: [Self; 5] = [
         Self::Queued,
         Self::Running,
@@ -33,7 +33,7 @@ impl State {
         Self::Cancelled,
     ];
 
-    /// As in the database and in the API.
+    /// Its name in the database and in the API.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -45,31 +45,31 @@ impl State {
         }
     }
 
-    /// It does not change any more.
+    /// Whether the state is final.
     #[must_use]
     pub fn is_terminal(self) -> bool {
         matches!(self, Self::Succeeded | Self::Failed | Self::Cancelled)
     }
 }
 
-/// A job to be accepted.
+/// A request for a job.
 #[derive(Clone, Debug)]
 pub struct NewJob {
-    /// Who asks: the number of the user id, as text.
+    /// The requester's user id, as text.
     pub client: String,
-    /// The client's own name for this request, unique among that client's.
+    /// The idempotency key, unique per client.
     pub key: String,
-    /// Of the canonical spec: tells a repetition from another request under the same key.
+    /// Digest of the canonical spec. It tells a repeated request from another one under the same key.
     pub spec_digest: Digest,
     /// The spec as accepted: JSON.
     pub spec: String,
-    /// Blobs that it needs, by their names in its input folder; none where it names paths.
+    /// The blobs it needs, by their names in its input folder; empty where the spec names paths.
     pub inputs: BTreeMap<String, Digest>,
-    /// Bytes of its inputs that are no blobs.
+    /// Bytes of inputs that are not blobs.
     pub path_bytes: u64,
 }
 
-/// The answer to a job that was not refused. Whatever it says is on the disk.
+/// The answer to an accepted request. Everything it states is on disk.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Accepted {
     /// It is queued.
@@ -79,16 +79,16 @@ pub enum Accepted {
         /// Queued jobs before it.
         position: u64,
     },
-    /// The same client has asked for the same before: this is what became of it.
+    /// The same client made the same request before; this is its job.
     Replayed(Box<Job>),
-    /// The same client has asked for something else under this key.
+    /// The same client made another request under this key.
     KeyReused,
 }
 
-/// A job as it is kept.
+/// A stored job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Job {
-    /// Its name; sorts by the time of acceptance.
+    /// Its id; ids sort by the time of acceptance.
     pub id: JobId,
     /// See [`NewJob::client`].
     pub client: String,
@@ -100,25 +100,25 @@ pub struct Job {
     pub spec: String,
     /// Bytes of all its inputs, wherever they lie.
     pub input_bytes: u64,
-    /// Where it stands.
+    /// Its state.
     pub state: State,
-    /// How often it was begun.
+    /// How many times it was started.
     pub starts: u32,
     /// When it was accepted.
     pub created_ms: i64,
-    /// When it was begun last.
+    /// When it was last started.
     pub started_ms: Option<i64>,
-    /// When it reached its end.
+    /// When it ended.
     pub finished_ms: Option<i64>,
-    /// When it may be forgotten; known at its end. What nobody has fetched is kept as long again.
+    /// When it may be removed; set at its end. A result that nobody fetched is kept twice as long.
     pub expires_ms: Option<i64>,
-    /// Somebody has fetched its model, or there is none.
+    /// Its model was fetched, or there is none.
     pub fetched: bool,
     /// The error: JSON.
     pub error: Option<String>,
     /// The report: JSON.
     pub report: Option<String>,
-    /// Its results, in the order in which they were given.
+    /// Its results, in the order given.
     pub artifacts: Vec<Artifact>,
 }
 
@@ -129,39 +129,39 @@ pub struct Artifact {
     pub name: String,
     /// Its size.
     pub bytes: u64,
-    /// Of its bytes.
+    /// Digest of its bytes.
     #[serde(rename = "sha256")]
     pub digest: Digest,
     /// `model/gltf-binary`, …
     pub media_type: String,
 }
 
-/// The one end of a job.
+/// The end of a job.
 #[derive(Clone, Debug)]
 pub struct End {
-    /// One of the three terminal ones.
+    /// The terminal state to enter.
     pub outcome: Outcome,
     /// The error: JSON.
     pub error: Option<String>,
     /// The report: JSON.
     pub report: Option<String>,
-    /// Files that lie in the job's folder, whole and synced.
+    /// Files in the job's folder, complete and synced.
     pub artifacts: Vec<Artifact>,
 }
 
 /// How a job ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Only a running job can.
+    /// Only a running job can succeed.
     Succeeded,
-    /// Queued or running.
+    /// A queued or running job can fail.
     Failed,
-    /// Queued or running.
+    /// A queued or running job can be cancelled.
     Cancelled,
 }
 
 impl Outcome {
-    /// The state that it leads to.
+    /// The corresponding state.
     #[must_use]
     pub fn state(self) -> State {
         match self {
@@ -172,31 +172,30 @@ impl Outcome {
     }
 }
 
-/// A job that waits, as far as that is needed to begin it in its turn.
+/// A queued job, as far as scheduling needs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waiting {
     /// The job.
     pub id: JobId,
     /// See [`NewJob::client`].
     pub client: String,
-    /// How often it was begun.
+    /// How many times it was started.
     pub starts: u32,
 }
 
-/// Some of the jobs, the newest first. They are read one by one: all at once would take as much memory as their specs and
-/// reports.
+/// One page of jobs, newest first. Only ids: all specs and reports at once would take too much memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
-    /// At most as many as were asked for.
+    /// At most as many ids as requested.
     pub jobs: Vec<JobId>,
-    /// Where the next page begins; none after the last.
+    /// Where the next page begins; `None` after the last page.
     pub next: Option<JobId>,
 }
 
-/// Jobs that wait.
+/// The queued jobs in total.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Queue {
-    /// How many.
+    /// Number of jobs.
     pub jobs: u64,
     /// Bytes of their inputs.
     pub bytes: u64,

@@ -1,12 +1,12 @@
-//! Requests on jobs → rows. Each function is one step of a transaction, and changes nothing where it refuses.
+//! Turns requests on jobs into reads and writes of rows. Each function is one step of a transaction and changes nothing
+//! if it refuses.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
 
-use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::blobs;
+use super::blobs::{self, Needed};
 use super::clock::Moment;
 use super::digest::Digest;
 use super::error::{Bound, StoreError};
@@ -14,15 +14,14 @@ use super::id::JobId;
 use super::job::{Accepted, Artifact, End, Job, NewJob, Outcome, Page, Queue, State, Waiting};
 use super::limits::{Limits, Space};
 use super::names;
+use super::rows::{Sql, read_count, read_id, read_state, signed};
 use super::schema::failed;
 use super::writer::{Desk, Stray};
 
-/// What [`read_job`] reads.
+/// The columns that [`read_job`] reads.
 const SELECT: &str =
     "SELECT seq, id, client, key, spec_digest, input_bytes, created_ms, started_ms, finished_ms,
     expires_ms, state, starts, spec, error, report, fetched FROM jobs JOIN texts ON texts.job = jobs.seq";
-
-pub(super) type Sql<T> = rusqlite::Result<T>;
 
 /// `sizes` are those of its blobs' files, as far as they are there.
 pub(super) fn accept(
@@ -84,8 +83,8 @@ pub(super) fn accept(
     })
 }
 
-/// Whether a job of this client with this key would be queued, or is there already, as far as can be told before its inputs
-/// are known.
+/// Whether a job of this client under this key would be queued, or exists already, as far as can be told without its
+/// inputs.
 pub(super) fn admits(
     db: &Connection,
     limits: &Limits,
@@ -102,7 +101,7 @@ pub(super) fn admits(
     one_more(db, limits, client).map(|_waiting| ())
 }
 
-/// What waits, if one more job of this client may.
+/// The queue's totals, if one more job of this client fits.
 fn one_more(db: &Connection, limits: &Limits, client: &str) -> Result<Queue, StoreError> {
     let (waiting, own) = waiting(db, client).map_err(bad)?;
     if waiting.jobs >= limits.queue_jobs {
@@ -188,7 +187,7 @@ pub(super) fn finish(
     }
     let expires_ms = now.ms.saturating_add(desk.shared.limits.keep_ms);
     end_rows(desk.db, id, end, now.wall_ms, expires_ms).map_err(bad)?;
-    // A file has few hard links: thousands of jobs kept would use up those of a blob.
+    // A file has a limited number of hard links: thousands of kept jobs would use up those of a blob.
     desk.strays.push(Stray::Inputs(id));
     Ok(Job {
         state: end.outcome.state(),
@@ -208,7 +207,7 @@ fn end_rows(db: &Connection, id: JobId, end: &End, now_ms: i64, expires_ms: i64)
             "UPDATE jobs SET state = ?2, finished_ms = ?3, expires_ms = ?4, fetched = ?5 WHERE id = ?1 RETURNING seq",
         )?
         .query_row(
-            // Where there is no file, there is nothing to wait for.
+            // Without a file there is nothing to fetch.
             params![id.to_string(), end.outcome.state().word(), now_ms, expires_ms, end.artifacts.is_empty()],
             |row| row.get(0),
         )?;
@@ -230,7 +229,7 @@ fn end_rows(db: &Connection, id: JobId, end: &End, now_ms: i64, expires_ms: i64)
     Ok(())
 }
 
-/// The caller has written it; a row must tell of nothing else.
+/// Checks that the caller has written the artifact: a row must refer to an existing file.
 fn is_there(desk: &Desk<'_>, id: JobId, artifact: &Artifact) -> Result<(), StoreError> {
     let bad = |why: String| StoreError::BadArtifact {
         name: artifact.name.clone(),
@@ -252,7 +251,7 @@ fn is_there(desk: &Desk<'_>, id: JobId, artifact: &Artifact) -> Result<(), Store
     }
 }
 
-/// The model of a job was handed out.
+/// Records that the job's model was fetched.
 pub(super) fn fetched(desk: &Desk<'_>, id: JobId) -> Result<(), StoreError> {
     desk.db
         .prepare_cached("UPDATE jobs SET fetched = 1 WHERE id = ?1")
@@ -270,7 +269,7 @@ pub(super) fn forget(desk: &mut Desk<'_>, id: JobId, now: Moment) -> Result<Stat
     Ok(state)
 }
 
-/// Removes a job, and later its folder; its id is known as gone.
+/// Removes a job's rows, schedules its folder for removal, and records its id as gone.
 pub(super) fn remove(desk: &mut Desk<'_>, id: JobId, now_ms: i64) -> Sql<()> {
     let text = id.to_string();
     desk.db
@@ -338,9 +337,9 @@ pub(super) fn list(
     let text = format!(
         "SELECT id FROM jobs WHERE {filter} AND {of} AND id < ?2 ORDER BY id DESC LIMIT ?3"
     );
-    // Greater than any id.
+    // Sorts after any id.
     let before = before.map_or_else(|| "g".to_owned(), |id| id.to_string());
-    // One more than asked for tells whether there is another page.
+    // One more than asked for shows whether there is another page.
     let more = i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1);
     let word = state.map_or("", State::word);
     let select = || -> Sql<Vec<JobId>> {
@@ -357,7 +356,7 @@ pub(super) fn list(
     Ok(Page { jobs, next })
 }
 
-/// In the order of their acceptance.
+/// Queued jobs, in the order of acceptance.
 pub(super) fn queued(db: &Connection) -> Sql<Vec<Waiting>> {
     let mut select =
         db.prepare("SELECT id, client, starts FROM jobs WHERE state = 'queued' ORDER BY id")?;
@@ -375,9 +374,9 @@ pub(super) fn queue(db: &Connection) -> Result<Queue, StoreError> {
     waiting(db, "").map(|(queue, _own)| queue).map_err(bad)
 }
 
-/// What waits, and how many jobs of it are this client's.
+/// The queue's totals, and how many of its jobs are this client's.
 fn waiting(db: &Connection, client: &str) -> Sql<(Queue, u64)> {
-    // Total and not sum: bytes of paths may be anything, and sum() fails where it overflows.
+    // total(), not sum(): `path_bytes` may be any number, and sum() fails on overflow.
     db.prepare_cached(
         "SELECT count(*), total(input_bytes), total(client = ?1) FROM jobs WHERE state = 'queued'",
     )?
@@ -400,7 +399,7 @@ pub(super) fn position(db: &Connection, id: JobId) -> Result<Option<u64>, StoreE
         .map_err(bad)
 }
 
-/// Blobs of a job by their names in its input folder, with their sizes; without one, the blob is not there.
+/// A job's blobs by their names in its input folder, with their sizes. A blob without a size is missing.
 pub(super) fn inputs(db: &Connection, id: JobId) -> Result<Vec<Needed>, StoreError> {
     state_of(db, id)?;
     let select = || -> Sql<Vec<Needed>> {
@@ -421,7 +420,7 @@ pub(super) fn inputs(db: &Connection, id: JobId) -> Result<Vec<Needed>, StoreErr
     select().map_err(bad)
 }
 
-/// Blobs of a job by their names in its input folder; none if there is no such job.
+/// A job's blobs by their names in its input folder; empty if the job does not exist.
 pub(super) fn read_inputs(db: &Connection, id: JobId) -> Sql<Vec<(String, Digest)>> {
     let mut select = db.prepare_cached(
         "SELECT name, digest FROM inputs WHERE job = (SELECT seq FROM jobs WHERE id = ?1) ORDER BY name",
@@ -430,14 +429,6 @@ pub(super) fn read_inputs(db: &Connection, id: JobId) -> Sql<Vec<(String, Digest
         Ok((row.get(0)?, Digest::from_bytes(row.get(1)?)))
     })?;
     rows.collect()
-}
-
-/// A file that a job needs.
-#[derive(Clone, Debug)]
-pub(super) struct Needed {
-    pub(super) name: String,
-    pub(super) digest: Digest,
-    pub(super) bytes: Option<u64>,
 }
 
 fn one(db: &Connection, text: &str, values: &[&dyn rusqlite::ToSql]) -> Sql<Option<Job>> {
@@ -492,30 +483,6 @@ fn read_job(row: &Row<'_>) -> Sql<Job> {
         fetched: row.get(15)?,
         artifacts: Vec::new(),
     })
-}
-
-pub(super) fn read_id(row: &Row<'_>, place: usize) -> Sql<JobId> {
-    let text: String = row.get(place)?;
-    text.parse().map_err(|error| {
-        rusqlite::Error::FromSqlConversionFailure(place, Type::Text, Box::new(error))
-    })
-}
-
-fn read_state(row: &Row<'_>, place: usize) -> Sql<State> {
-    let word: String = row.get(place)?;
-    let state = State::ALL.into_iter().find(|state| state.word() == word);
-    state.ok_or_else(|| rusqlite::Error::InvalidColumnType(place, word, Type::Text))
-}
-
-/// Sizes and counts: never negative as they were written.
-pub(super) fn read_count(row: &Row<'_>, place: usize) -> Sql<u64> {
-    let number: i64 = row.get(place)?;
-    u64::try_from(number).map_err(|_| rusqlite::Error::IntegralValueOutOfRange(place, number))
-}
-
-/// `SQLite` has no larger numbers; no disk has them either.
-pub(super) fn signed(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
 }
 
 fn bad(error: rusqlite::Error) -> StoreError {

@@ -1,4 +1,4 @@
-//! The bounds of a store, and the room that its file system has.
+//! Limits of a store, and the space of its file system.
 
 use std::path::Path;
 
@@ -6,33 +6,33 @@ use nix::sys::statvfs::statvfs;
 
 use super::error::StoreError;
 
-/// Bytes of one spec: it names 4,096 files by names of 180 bytes.
+/// Largest spec in bytes: enough for 4,096 files with names of 180 bytes.
 pub const SPEC_BYTES: usize = 1 << 20;
 
-/// See the head of this file.
+/// The limits of a store.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Jobs that wait, at most.
+    /// Most queued jobs.
     pub queue_jobs: u64,
-    /// Bytes of the inputs of jobs that wait, at most.
+    /// Most bytes of inputs of queued jobs.
     pub queue_bytes: u64,
-    /// Jobs of one client that wait, at most.
+    /// Most queued jobs of one client.
     pub client_jobs: u64,
-    /// Bytes of one spec, at most.
+    /// Most bytes of one spec.
     pub spec_bytes: usize,
-    /// Bytes of one upload, at most.
+    /// Most bytes of one upload.
     pub upload_bytes: u64,
-    /// How long finished jobs are kept; results that nobody has fetched, as long again.
+    /// How long finished jobs are kept; twice as long if nobody fetched the result.
     pub keep_ms: i64,
-    /// How long an upload that no job uses is kept.
+    /// How long an unused upload is kept.
     pub keep_unused_ms: i64,
-    /// Bytes of results and uploads that are kept, at most; queued and running jobs keep theirs in any case.
+    /// Most bytes of kept results and uploads. Queued and running jobs always keep theirs.
     pub keep_bytes: u64,
-    /// The same as a share of the file system; the smaller bound holds.
+    /// The same as a percentage of the file system; the smaller limit applies.
     pub keep_percent: u64,
-    /// New work is refused when the file system has fewer bytes free,
+    /// New work is refused if the file system has fewer free bytes than this,
     pub free_bytes: u64,
-    /// or a smaller share of its size.
+    /// or a smaller percentage of its size.
     pub free_percent: u64,
 }
 
@@ -56,17 +56,17 @@ impl Default for Limits {
     }
 }
 
-/// Bytes of a file system.
+/// The space of a file system, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
     /// Its size.
     pub total: u64,
-    /// What may still be written.
+    /// Bytes that may still be written.
     pub free: u64,
 }
 
 impl Space {
-    /// Of the file system that holds `folder`.
+    /// The space of the file system that holds `folder`.
     pub(super) fn of(folder: &Path) -> Result<Self, StoreError> {
         let stat = statvfs(folder)
             .map_err(|errno| StoreError::io("measure the disk of", folder, &errno.into()))?;
@@ -79,7 +79,7 @@ impl Space {
 }
 
 impl Limits {
-    /// Refuses new work of so many bytes where it would leave too little room.
+    /// Refuses new work of `bytes` bytes if it would leave too little space.
     pub(super) fn admit(&self, space: Space, bytes: u64) -> Result<(), StoreError> {
         let kept = self.free_bytes.max(share(space.total, self.free_percent));
         if space.free < kept.saturating_add(bytes) {
@@ -91,7 +91,7 @@ impl Limits {
         Ok(())
     }
 
-    /// Bytes of results and uploads that are kept.
+    /// The limit on bytes of kept results and uploads.
     pub(super) fn kept(&self, space: Space) -> u64 {
         self.keep_bytes.min(share(space.total, self.keep_percent))
     }

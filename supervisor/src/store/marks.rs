@@ -1,4 +1,4 @@
-//! Files by which the store is known to be still there: an open database can be written long after its folder was removed.
+//! Detects that the store's files were moved or removed: an open database stays writable long after its folder is gone.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -9,12 +9,12 @@ use nix::sys::statvfs::{FsFlags, statvfs};
 use super::error::StoreError;
 use crate::input::reason;
 
-/// Paths, each with the file system and the inode that it led to.
+/// Paths, each with its device and inode at open.
 #[derive(Debug)]
 pub(super) struct Marks(Vec<(PathBuf, u64, u64)>);
 
 impl Marks {
-    /// What lies at these paths now.
+    /// Records what these paths lead to now.
     pub(super) fn of(paths: Vec<PathBuf>) -> Result<Self, StoreError> {
         let marks = paths.into_iter().map(|path| {
             let found = fs::symlink_metadata(&path)
@@ -24,7 +24,7 @@ impl Marks {
         marks.collect::<Result<_, _>>().map(Self)
     }
 
-    /// It still does.
+    /// Checks that each path still leads to the same file.
     pub(super) fn check(&self) -> Result<(), StoreError> {
         for (path, device, inode) in &self.0 {
             let shown = path.display();

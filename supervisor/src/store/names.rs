@@ -1,13 +1,13 @@
-//! Names of input files, as clients give them → seen to stay beneath the folder that they are put in.
+//! Checks clients' names of input files: each must stay beneath the folder that it is put in.
 
 use std::collections::BTreeMap;
 
 use super::error::StoreError;
 
-/// Bytes of a name with all its parts.
+/// Most bytes of a name with all its components.
 const LONGEST: usize = 255;
 
-/// Refuses the first name that is not relative, plain and visible, or that needs a file to be a folder.
+/// Refuses the first name that is not relative, plain and visible, or that uses another name's file as a folder.
 pub(super) fn check<T>(names: &BTreeMap<String, T>) -> Result<(), StoreError> {
     for name in names.keys() {
         let bad = |why| {

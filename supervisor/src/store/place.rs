@@ -1,4 +1,4 @@
-//! A path → the store's folder, ours alone: checked, locked, and laid out as the head of [`super`] draws it.
+//! The store's folder: private, checked, locked, and laid out as in the head of [`super`].
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
@@ -16,17 +16,17 @@ use crate::output::sync_folder;
 
 const DATABASE: &str = "store.sqlite";
 const LOCK: &str = "lock";
-/// For a process that has ended, or is about to, to let go of the lock.
+/// How long to wait for a process that is ending to release the lock.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// See the head of this file.
+/// The store's folder, with the paths in it.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
     root: PathBuf,
 }
 
 impl Place {
-    /// Makes or checks the folder and takes its lock, which the caller keeps for as long as it works there.
+    /// Creates or checks the folder and takes its lock. The caller holds the lock for as long as it works there.
     pub(super) fn take(folder: &Path) -> Result<(Self, File), StoreError> {
         let refuse = |why: String| StoreError::Folder {
             folder: folder.to_path_buf(),
@@ -71,7 +71,7 @@ impl Place {
         loop {
             match lock.try_lock() {
                 Ok(()) => break,
-                // A process that was killed while it spawned another leaves the lock with that one, until its exec.
+                // If a process is killed while it spawns another, the child holds the lock until its exec.
                 Err(TryLockError::WouldBlock) if start.elapsed() < PATIENCE => {
                     thread::sleep(PATIENCE / 50);
                 }
@@ -85,7 +85,7 @@ impl Place {
         Ok((place, lock))
     }
 
-    /// What must stay where it is.
+    /// The files that must stay in place.
     pub(super) fn marks(&self) -> Result<Marks, StoreError> {
         let root = self.root.clone();
         let lock = self.root.join(LOCK);
@@ -102,7 +102,7 @@ impl Place {
     fn lay_out(&self) -> io::Result<()> {
         let mut new = make(&self.spool())? | make(&self.jobs())?;
         new |= make(&self.blobs())?;
-        // All at once, so that an upload has one folder to sync and not two.
+        // All at once, so that an upload has one folder to sync, not two.
         let mut branches = false;
         for byte in 0..=u8::MAX {
             branches |= make(&self.blobs().join(format!("{byte:02x}")))?;
@@ -139,7 +139,7 @@ impl Place {
         path
     }
 
-    /// Where a blob lies that is not what its name says, until the next open.
+    /// Where a damaged blob is kept until the next open.
     pub(super) fn aside(&self, digest: Digest) -> PathBuf {
         self.spool().join(format!("{digest}.damaged"))
     }
@@ -156,18 +156,18 @@ impl Place {
         self.job(id).join("input")
     }
 
-    /// Makes the folder of a job, if need be; its name is synced.
+    /// Creates the folder of a job, if needed, and syncs its name.
     pub(super) fn make_job(&self, id: JobId) -> Result<PathBuf, StoreError> {
         let path = self.job(id);
         make(&path)
-            // Also where it was there: whoever made it may have got no further.
+            // Also if it existed: its creator may have died before the sync.
             .and_then(|_new| sync_folder(&self.jobs()))
             .map_err(|error| StoreError::io("make", &path, &error))?;
         Ok(path)
     }
 }
 
-/// Makes a folder for us alone; `false` if it is there.
+/// Creates a folder with access for this user alone; `false` if it exists.
 pub(super) fn make(path: &Path) -> io::Result<bool> {
     match DirBuilder::new().mode(0o700).create(path) {
         Ok(()) => Ok(true),
@@ -176,7 +176,7 @@ pub(super) fn make(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// It holds files, and is no store.
+/// Whether the folder holds files but no store.
 fn is_foreign(folder: &Path) -> io::Result<bool> {
     let mut other = false;
     for entry in fs::read_dir(folder)? {
@@ -184,7 +184,7 @@ fn is_foreign(folder: &Path) -> io::Result<bool> {
         if name == LOCK || name == DATABASE {
             return Ok(false);
         }
-        // What a fresh file system has at its root.
+        // A fresh file system has this at its root.
         other |= name != "lost+found";
     }
     Ok(other)

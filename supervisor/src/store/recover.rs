@@ -1,4 +1,4 @@
-//! What a sudden end left → a store in which rows and files agree: rows are right, files follow.
+//! Makes rows and files agree after a sudden end. Rows are right; files follow.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
@@ -13,12 +13,13 @@ use super::clock::{Clock, Time};
 use super::digest::Digest;
 use super::error::StoreError;
 use super::id::{Ids, JobId};
-use super::jobs::{self, Sql, read_count, read_id};
+use super::jobs;
 use super::place::Place;
+use super::rows::{Sql, read_count, read_id};
 use super::schema::told;
 
-/// Puts the store right and tells what waits in it, which ids may come next, and what time it is there. No finished job
-/// expires later than `keep_ms` from now.
+/// Repairs the store. Returns its queued jobs, the generator of ids and the store's time. No finished job expires later
+/// than `keep_ms` from now.
 pub(super) fn recover(
     db: &mut Connection,
     place: &Place,
@@ -28,11 +29,11 @@ pub(super) fn recover(
     let mut files: HashMap<Digest, u64> = HashMap::new();
     for branch in names(&place.blobs())? {
         for name in names(&place.blobs().join(&branch))? {
-            // Whatever else lies there is not ours.
+            // Files with other names are not ours.
             let Some(digest) = name.to_str().and_then(|name| name.parse::<Digest>().ok()) else {
                 continue;
             };
-            // What cannot be asked for its size is as good as cut short.
+            // A file whose size cannot be read counts as truncated.
             let bytes = fs::symlink_metadata(place.blob(digest)).map_or(0, |file| file.len());
             files.insert(digest, bytes);
         }
@@ -48,12 +49,12 @@ pub(super) fn recover(
     }
     for name in names(&place.jobs())? {
         let id = name.to_str().and_then(|name| name.parse::<JobId>().ok());
-        // Of a job that starts anew, the folder is made anew.
+        // A job that starts afresh gets a new folder.
         match id {
             Some(id) if states.get(&id).is_none_or(|queued| *queued) => {
                 recovered.folders += u64::from(clear(&place.job(id)));
             }
-            // A process that ended in this moment has left them; so has a version that kept them.
+            // Left by a process that ended at this moment, or by a version that kept them.
             Some(id) if place.input(id).exists() => _ = clear(&place.input(id)),
             _ => {}
         }
@@ -67,14 +68,14 @@ pub(super) fn recover(
 
 struct Rows {
     recovered: Recovered,
-    /// Those that have a row.
+    /// Blobs that have a row.
     blobs: HashSet<Digest>,
-    /// Whether they wait.
+    /// Whether each job is queued.
     states: HashMap<JobId, bool>,
     time: Time,
 }
 
-/// Puts the rows right.
+/// Repairs the rows.
 fn rows(
     db: &mut Connection,
     files: &HashMap<Digest, u64>,
@@ -89,7 +90,7 @@ fn rows(
         [],
     )?;
     recovered.restarted = restarted as u64;
-    // A rule that was longer, or a clock that was ahead before the store had a time of its own, keeps nothing for ever.
+    // A longer retention in the past, or a clock that was ahead, must not keep a job for ever.
     let text = "UPDATE jobs SET expires_ms = ?1 WHERE expires_ms > ?1";
     batch.execute(text, [time.now().ms.saturating_add(keep_ms)])?;
     let mut blobs = HashSet::new();
@@ -111,7 +112,7 @@ fn rows(
     recovered.stored = jobs.len() as u64;
     recovered.queued = jobs::queued(&batch)?;
     batch.commit()?;
-    // A WAL that grew over many sudden ends is not read again and again.
+    // Otherwise a WAL that grew over many sudden ends would be read at each open.
     db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_row| Ok(()))?;
     Ok(Rows {
         recovered,
@@ -134,7 +135,7 @@ fn names(folder: &Path) -> Result<Vec<OsString>, StoreError> {
     list().map_err(|error| StoreError::io("list", folder, &error))
 }
 
-/// Removes a file or a folder that no row tells of; one that stays is in nobody's way.
+/// Removes a file or folder that no row refers to. A failure is harmless.
 fn clear(path: &Path) -> bool {
     let done = match fs::symlink_metadata(path) {
         Ok(metadata) if metadata.is_dir() => fs::remove_dir_all(path),

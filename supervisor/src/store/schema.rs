@@ -1,7 +1,7 @@
-//! A file → the database: made if it is not there, refused if it is damaged, newer or another's, and then not changed.
+//! Opens the database: creates it if missing, and refuses it, unchanged, if it is damaged, newer or not Kiln's.
 //!
-//! The lock mode is exclusive: the index of the WAL is kept on the heap, so nothing here maps a file, and a disk that
-//! fails gives an error and no SIGBUS. `sqlite3` reads the database when the sidecar does not run.
+//! The lock mode is exclusive, which keeps the WAL's index on the heap. So nothing here maps a file, and a failing disk
+//! gives an error, not SIGBUS. `sqlite3` can read the database while the sidecar is not running.
 
 use std::fs;
 use std::io;
@@ -13,18 +13,18 @@ use rusqlite::{Connection, ErrorCode};
 use super::error::{Fault, StoreError};
 use super::place::Place;
 
-/// The schema that this version writes, in `user_version`.
+/// The schema version that this build writes, in `user_version`.
 const SCHEMA: i64 = 3;
 /// `Kiln`, in `application_id`.
 const OURS: i64 = 0x4b69_6c6e;
-/// For another program that reads the file to let go of it.
+/// How long to wait for another program that reads the file.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// What is looked through at open. `inputs` and `texts` are left out: they are by far the largest, and no job is found or
-/// begun through them; damage there comes to light as an error of the request that reads it.
+/// Tables that are checked at open. `inputs` and `texts` are left out: they are by far the largest, and jobs are found
+/// and started without them. Damage there shows as an error of the request that reads it.
 const CHECKED: [&str; 4] = ["jobs", "artifacts", "blobs", "gone"];
 
-/// `expires_ms`, `used_ms` and `gone.at_ms` are in the store's own time ([`super::clock`]), the other times are the wall clock's.
-/// Digests are blobs, since the inputs of jobs are most of the rows; ids are text, for those who look in with `sqlite3`.
+/// `expires_ms`, `used_ms` and `gone.at_ms` are in the store's time ([`super::clock`]), other times in wall-clock time.
+/// Digests are binary, since inputs are most of the rows. Ids are text, for people who use `sqlite3`.
 const TABLES: &str = "
 CREATE TABLE jobs (
     seq INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, client TEXT NOT NULL, key TEXT NOT NULL, spec_digest BLOB NOT NULL,
@@ -51,7 +51,7 @@ CREATE TABLE gone (id TEXT PRIMARY KEY, at_ms INTEGER NOT NULL) STRICT, WITHOUT 
 CREATE TABLE probe (place INTEGER PRIMARY KEY CHECK (place = 0), at_ms INTEGER NOT NULL) STRICT;
 ";
 
-/// Apart from [`TABLES`], since schema 1 had another: a job's rows lie together as they come, and its indices hold no names.
+/// Apart from [`TABLES`], since schema 1 had another form. A job's rows are adjacent, and the indices hold no names.
 const INPUTS: &str = "
 CREATE TABLE inputs (
     job INTEGER NOT NULL REFERENCES jobs ON DELETE CASCADE, name TEXT NOT NULL, digest BLOB NOT NULL
@@ -68,7 +68,7 @@ CREATE TABLE clock (
 ) STRICT;
 ";
 
-/// Until a database is known to be good, not even its WAL is carried over.
+/// Until the database is known to be good, not even its WAL is checkpointed.
 const LEAVE: DbConfig = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
 
 /// Opens the database of a store whose lock is held, and lets `recover` read and repair it.
@@ -88,7 +88,7 @@ pub(super) fn open<T>(
         Ok((db, recovered))
     };
     let opened = attempt();
-    // `SQLite` made it, to look.
+    // `SQLite` created it to look.
     if opened.is_err() && !had && fs::metadata(&wal).is_ok_and(|wal| wal.len() == 0) {
         fs::remove_file(&wal).map_err(|error| StoreError::io("remove", &wal, &error))?;
     }
@@ -139,7 +139,7 @@ fn prepare(db: &Connection, place: &Place) -> Result<(), StoreError> {
             }
         }
     }
-    // Checkpoints are the writer's, when its answers are given.
+    // The writer runs checkpoints, after it has answered.
     db.execute_batch(
         "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 0;",
     )
@@ -167,7 +167,7 @@ fn prepare(db: &Connection, place: &Place) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// No job and no blob has a file.
+/// Whether no job and no blob has a file.
 fn is_empty(place: &Place) -> io::Result<bool> {
     if fs::read_dir(place.jobs())?.next().is_some() {
         return Ok(false);
@@ -187,7 +187,7 @@ fn corrupt(place: &Place, detail: &str) -> StoreError {
     }
 }
 
-/// What an error means while the store is being opened.
+/// Translates an error of opening the store.
 pub(super) fn told(place: &Place, error: &rusqlite::Error) -> StoreError {
     match (error.sqlite_error_code(), failed(error)) {
         (Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked), _) => StoreError::Folder {
@@ -206,13 +206,13 @@ pub(super) fn told(place: &Place, error: &rusqlite::Error) -> StoreError {
     }
 }
 
-/// What an error means for a request.
+/// Translates an error of a request.
 pub(super) fn failed(error: &rusqlite::Error) -> StoreError {
     let fault = match error.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => Fault::NoSpace,
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Fault::Corrupt,
         Some(_) => Fault::Io,
-        // A value that is not of its type: what was read was never written.
+        // A value of the wrong type was never written by us.
         None => Fault::Corrupt,
     };
     StoreError::Disk {

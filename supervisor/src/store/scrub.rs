@@ -1,5 +1,5 @@
-//! Uploads → read again, slowly, and compared with their names: what a disk has lost or changed is found before a job fails by
-//! it. A damaged file is set aside, in the spool, until the next open, and its row goes: whoever needs it sends it again.
+//! Slowly reads uploads again and compares them with their names, so that damage on disk is found before a job fails by
+//! it. A damaged file moves to the spool until the next open, and its row is removed. Its client must upload it again.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -13,23 +13,21 @@ use sha2::{Digest as _, Sha256};
 use super::Store;
 use super::digest::Digest;
 use super::error::StoreError;
-use super::jobs::Sql;
 use super::place::Place;
+use super::rows::Sql;
 use super::schema::failed;
 use super::upload::blocking;
 use super::writer::{Desk, Stray};
 
-/// Bytes of one step.
 const STEP: u64 = 16 << 20;
-/// What opening a file costs, in bytes that could be read meanwhile.
+/// Cost of opening a file, expressed in bytes read.
 const OPENING: u64 = 256 << 10;
-/// Read at once.
 const CHUNK: u64 = 1 << 20;
 
-/// How far a round through all uploads has come.
+/// Progress of one pass over all uploads.
 #[derive(Debug, Default)]
 pub struct Round {
-    /// The last one that was looked at, or is.
+    /// The current or last upload.
     last: Option<Digest>,
     open: Option<Open>,
 }
@@ -42,21 +40,21 @@ struct Open {
     hash: Sha256,
 }
 
-/// What was found of a file.
+/// The result of reading a file.
 enum Found {
     /// There is more to read.
     Part,
     Whole,
-    /// It holds other bytes, or cannot be read.
+    /// The file holds other bytes, or cannot be read.
     Damaged(u64),
     Absent,
 }
 
 impl Store {
-    /// Goes on with a round, for 16 MiB. `false`: all uploads were looked at, and the next call begins anew.
+    /// Continues a pass by up to 16 MiB. Returns `false` if the pass is complete; the next call begins another.
     ///
     /// # Errors
-    /// The disk fails otherwise than by damage to a file.
+    /// The disk fails other than by damage to a file.
     pub async fn scrub(&self, round: &mut Round) -> Result<bool, StoreError> {
         let mut left = STEP;
         while left > 0 {
@@ -90,7 +88,7 @@ impl Store {
         Ok(true)
     }
 
-    /// Removes the row of a blob whose file is this inode, or is not there; unless an upload has just brought it anew.
+    /// Removes the row of a blob whose file is missing or has this inode, unless an upload has just replaced it.
     async fn set_aside(&self, digest: Digest, inode: Option<u64>) -> Result<(), StoreError> {
         let work = move |desk: &mut Desk<'_>| {
             let path = desk.shared.place.blob(digest);
@@ -116,7 +114,7 @@ impl Store {
     }
 }
 
-/// Reads on in a file, at most so many bytes, and tells how many there were.
+/// Reads on in a file, up to a given number of bytes, and returns how many were read.
 fn look(
     place: &Place,
     digest: Digest,
@@ -162,7 +160,7 @@ fn look(
                 let (from, length) = (open.seen, count as u64);
                 open.seen += length;
                 read += length;
-                // What is read here is for no one else, and comes from the disk the next time, too.
+                // Drops the pages from the cache: nobody else needs them, and the next pass must read from the disk.
                 if let (Ok(from), Ok(length)) = (i64::try_from(from), i64::try_from(length))
                     && let Err(errno) = posix_fadvise(
                         &open.file,

@@ -1,4 +1,4 @@
-//! The store from outside: what it answers, what lies on the disk, and what a next open finds.
+//! The store from outside: its answers, its files, and what the next open finds.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,7 +16,7 @@ mod scale;
 mod scrub;
 mod uploads;
 
-/// Bounds that no disk and no test reaches unless the test says so.
+/// Limits that neither the disk nor a test reaches by accident.
 fn wide() -> Limits {
     Limits {
         keep_percent: 100,
@@ -80,7 +80,7 @@ fn end(outcome: Outcome) -> End {
     }
 }
 
-/// Writes a result into the folder of a job.
+/// Writes a result into a job's folder.
 async fn result(store: &Store, id: JobId, name: &str, bytes: &[u8]) -> Artifact {
     let folder = store.job_folder(id).await.expect("a folder");
     fs::write(folder.join(name), bytes).expect("a file");
@@ -92,7 +92,7 @@ async fn result(store: &Store, id: JobId, name: &str, bytes: &[u8]) -> Artifact 
     }
 }
 
-/// Carries a job to success, with one result.
+/// Brings a job to success, with one result.
 async fn succeed(store: &Store, id: JobId, bytes: &[u8]) -> Job {
     store.begin(id).await.expect("begun");
     let artifact = result(store, id, "model.glb", bytes).await;

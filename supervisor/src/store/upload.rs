@@ -1,8 +1,8 @@
-//! Chunks as they come → a blob, or nothing: hashed and bounded on their way into a file of the spool, which is synced, and
-//! only then gets the name that its SHA-256 gives it, and then a row.
+//! Receives an upload in chunks and makes it a blob, or nothing.
 //!
-//! The file of the spool has a name from the start, since not all file systems know files without one; the spool is emptied
-//! at open, so what is killed half-way leaves nothing. A failed sync is never tried again on the same file.
+//! Chunks are hashed and bounded on their way into a spool file. The file is synced, then named after its SHA-256, then
+//! gets a row. It has a temporary name from the start, since not all file systems support files without one. The spool
+//! is emptied at open, so a killed upload leaves nothing. A failed sync is never repeated on the same file.
 
 use std::fs::{self, File, OpenOptions};
 use std::hash::{BuildHasher, RandomState};
@@ -21,25 +21,25 @@ use super::limits::Space;
 use super::writer::{Pin, Shared, Writer};
 use crate::output::sync_folder;
 
-/// Bytes between looks at the room that is left.
+/// Bytes between checks of free space.
 const LOOK: u64 = 16 << 20;
 
-/// Bytes that are kept under their SHA-256.
+/// A stored upload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blob {
-    /// Their name.
+    /// Its SHA-256.
     pub digest: Digest,
-    /// How many.
+    /// Its size.
     pub bytes: u64,
-    /// They were not there before.
+    /// Whether it was not stored before.
     pub new: bool,
 }
 
-/// An upload under way. Dropping it leaves nothing.
+/// An upload in progress. Dropping it leaves nothing.
 #[derive(Debug)]
 pub struct Upload {
     writer: Writer,
-    /// None after a failure.
+    /// `None` after a failure.
     part: Option<Part>,
     size: u64,
 }
@@ -58,15 +58,15 @@ impl Upload {
         })
     }
 
-    /// Takes the next bytes.
+    /// Appends bytes.
     ///
     /// # Errors
-    /// More than an upload may have; too little room; the disk fails. The upload is lost then.
+    /// The upload exceeds its limit; space is short; the disk fails. The upload is lost then.
     pub async fn write(
         &mut self,
         chunk: impl AsRef<[u8]> + Send + 'static,
     ) -> Result<(), StoreError> {
-        // If this future is dropped, the part goes when the chunk is written.
+        // If this future is dropped, the part is removed once the chunk is written.
         let mut part = self.part.take().ok_or(StoreError::Closed)?;
         let part = blocking(move || part.write(chunk.as_ref()).map(|()| part)).await?;
         self.size = part.size;
@@ -80,10 +80,10 @@ impl Upload {
         self.size
     }
 
-    /// Syncs the bytes and keeps them, if they are the `expected` ones; where nothing was announced, whatever they are.
+    /// Syncs the bytes and stores them, provided that they match `expected`, if given.
     ///
     /// # Errors
-    /// They are not; the disk fails.
+    /// The digest differs; the disk fails.
     pub async fn finish(self, expected: Option<Digest>) -> Result<Blob, StoreError> {
         let part = self.part.ok_or(StoreError::Closed)?;
         let (blob, pin) = blocking(move || part.finish(expected)).await?;
@@ -97,7 +97,7 @@ impl Upload {
     }
 }
 
-/// The file, which goes with this value.
+/// The spool file; dropping this removes it.
 #[derive(Debug)]
 struct Part {
     shared: Arc<Shared>,
@@ -105,7 +105,7 @@ struct Part {
     path: PathBuf,
     hash: Sha256,
     size: u64,
-    /// Since the last look at the room.
+    /// Bytes since the last check of free space.
     unseen: u64,
 }
 
@@ -119,7 +119,7 @@ impl Part {
         shared.limits.admit(Space::of(&spool)?, announced)?;
         let chance = RandomState::new().hash_one(std::process::id());
         let path = spool.join(format!("{chance:016x}.part"));
-        // Nobody writes to it again: hard links to it are inputs of jobs.
+        // Read-only: jobs' inputs will be hard links to it.
         let file = OpenOptions::new()
             .write(true)
             .create_new(true)
@@ -156,7 +156,7 @@ impl Part {
             .map_err(|error| StoreError::io("write", &self.path, &error))
     }
 
-    /// Gives the bytes their name; it is held until they have a row.
+    /// Syncs the file and gives it its final name. The returned pin keeps it until it has a row.
     fn finish(mut self, expected: Option<Digest>) -> Result<(Blob, Pin), StoreError> {
         let found = Digest::from_bytes(std::mem::take(&mut self.hash).finalize().into());
         if let Some(expected) = expected.filter(|expected| *expected != found) {
@@ -178,20 +178,20 @@ impl Part {
         Ok((blob, pin))
     }
 
-    /// `false` if the bytes were there.
+    /// Names the file. Returns `false` if the same bytes were stored already.
     fn name(&self, digest: Digest, path: &Path) -> io::Result<bool> {
         let new = !self.is_at(digest, path);
         if new {
             fs::rename(&self.path, path)?;
         }
-        // Also where they were there: whoever named them may have got no further.
+        // Also if they were: whoever named them may have died before the sync.
         if let Some(folder) = path.parent() {
             sync_folder(folder)?;
         }
         Ok(new)
     }
 
-    /// Whether the same bytes lie there. Each is looked at: what a disk has lost comes back with its next upload.
+    /// Whether the same bytes are stored at `path`. Reads them all, so that an upload repairs what the disk damaged.
     fn is_at(&self, digest: Digest, path: &Path) -> bool {
         let same = || -> io::Result<bool> {
             let file = File::open(path)?;
@@ -220,7 +220,7 @@ impl Drop for Part {
     }
 }
 
-/// Work on files, off the runtime's thread. It is carried out even if nobody waits for it.
+/// Runs file work off the runtime's thread. It completes even if nobody awaits it.
 pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
 ) -> Result<T, StoreError> {
@@ -228,7 +228,7 @@ pub(super) async fn blocking<T: Send + 'static>(
         Ok(result) => result,
         Err(error) => match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
-            // The runtime ends.
+            // The runtime is shutting down.
             Err(_cancelled) => Err(StoreError::Closed),
         },
     }

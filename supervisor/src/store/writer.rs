@@ -1,15 +1,15 @@
-//! Requests → commits: one thread owns the database, and whatever waits when it is free becomes one transaction, so that
-//! many requests share one fsync. None is answered before it.
+//! Commits requests. One thread owns the database and makes all waiting writes one transaction, so that many requests
+//! share one fsync. No write is answered before it.
 //!
 //! ```text
-//!  take all that waits → reads: answered at once, from what is committed
-//!                      → writes: BEGIN → each in a savepoint of its own → COMMIT (fsync) → files that no row tells of are
-//!                        removed → answers → checkpoint, if the WAL has grown
+//!  take all that waits → reads: answered at once, from committed data
+//!                      → writes: BEGIN → each in its own savepoint → COMMIT (fsync) → remove files without a row
+//!                        → answers → checkpoint, if the WAL has grown
 //! ```
 //!
-//! A write that is refused changes nothing and costs the others nothing. If the disk fails, the transaction is undone and
-//! each of its writes fails; the next one is tried as if nothing had been. After a failed fsync `SQLite` writes the frames of
-//! the WAL anew before it syncs again.
+//! A refused write changes nothing and does not affect the others. If the disk fails, the transaction is undone and
+//! each of its writes fails. The next transaction is tried normally. After a failed fsync `SQLite` rewrites the WAL's
+//! frames before it syncs again.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -32,25 +32,25 @@ use super::marks::Marks;
 use super::place::Place;
 use super::schema::failed;
 
-/// Requests that wait, before who asks has to.
+/// Most waiting requests; further callers wait.
 const WAITING: usize = 1024;
-/// Writes of one transaction, so that the first need not wait for too many.
+/// Most writes in one transaction, so that the first need not wait too long.
 const BATCH: usize = 256;
-/// Writes between checkpoints: some 16 MiB of WAL, which a later open reads within tens of milliseconds.
+/// Writes between checkpoints: some 16 MiB of WAL, which the next open reads within tens of milliseconds.
 const CHECKPOINT: usize = 512;
 
-/// What the thread and the handles share.
+/// State that the thread and the handles share.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) place: Place,
     pub(super) marks: Marks,
     pub(super) limits: Limits,
     pub(super) time: Time,
-    /// The last write came through.
+    /// Whether the last write succeeded.
     pub(super) healthy: AtomicBool,
-    /// When the last probe came through.
+    /// When the last probe succeeded.
     pub(super) probed: Mutex<Option<Instant>>,
-    /// Blobs whose files must stay, row or not: uploads of these bytes are about to get a row.
+    /// Blobs whose files must stay, with or without a row: an upload is about to add one.
     pins: Mutex<HashMap<Digest, u32>>,
 }
 
@@ -76,7 +76,7 @@ impl Shared {
     }
 }
 
-/// Keeps the file of a blob from being removed.
+/// Keeps a blob's file from being removed.
 #[derive(Debug)]
 pub(super) struct Pin {
     shared: Arc<Shared>,
@@ -110,28 +110,28 @@ pub(super) struct Desk<'a> {
     pub(super) db: &'a Connection,
     pub(super) shared: &'a Shared,
     pub(super) ids: &'a mut Ids,
-    /// Files that no row tells of once this is committed.
+    /// Files that no row refers to once this is committed.
     pub(super) strays: &'a mut Vec<Stray>,
 }
 
-/// Files that no row tells of.
+/// A file that no row refers to.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Stray {
     /// The folder of a job.
     Job(JobId),
-    /// The inputs of a job that is over.
+    /// The inputs of a job that has ended.
     Inputs(JobId),
     /// The file of a blob.
     Blob(Digest),
-    /// The file of a blob with other bytes than its name says, if it is this inode.
+    /// A damaged file of a blob, if it still has this inode.
     Damaged(Digest, u64),
 }
 
-/// A write on its way: work → outcome → answer.
+/// A pending write.
 trait Write: Send {
-    /// Carries it out; what a refused one did must be undone.
+    /// Carries it out. The caller must undo a refused one.
     fn carry_out(&mut self, desk: &mut Desk<'_>) -> Result<(), StoreError>;
-    /// Tells who asked; a failure stands in for the outcome.
+    /// Answers the caller; a failure replaces the outcome.
     fn answer(self: Box<Self>, failure: Option<&StoreError>);
 }
 
@@ -171,7 +171,7 @@ enum Request {
     Close(oneshot::Sender<()>),
 }
 
-/// The way to the thread.
+/// A handle to the thread.
 #[derive(Clone, Debug)]
 pub(super) struct Writer {
     requests: mpsc::Sender<Request>,
@@ -179,7 +179,7 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Starts the thread. It ends, and lets go of the lock, when it is told to or the last handle is gone.
+    /// Starts the thread. It ends, and releases the lock, when told to or when the last handle is dropped.
     pub(super) fn start(
         db: Connection,
         lock: File,
@@ -201,7 +201,7 @@ impl Writer {
         Ok(Self { requests, shared })
     }
 
-    /// Carries out a write; answers once it is synced.
+    /// Carries out a write; returns once it is synced.
     pub(super) async fn write<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Desk<'_>) -> Result<T, StoreError> + Send + 'static,
@@ -216,7 +216,7 @@ impl Writer {
         answer.await.unwrap_or_else(|_gone| Err(self.ended()))
     }
 
-    /// Reads what is committed.
+    /// Reads committed data.
     pub(super) async fn read<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Connection, &Shared) -> Result<T, StoreError> + Send + 'static,
@@ -231,7 +231,7 @@ impl Writer {
         answer.await.unwrap_or_else(|_gone| Err(self.ended()))
     }
 
-    /// Ends the thread after what waits; the lock is free then.
+    /// Ends the thread after the waiting requests; the lock is then free.
     pub(super) async fn close(&self) -> Result<(), StoreError> {
         let (reply, answer) = oneshot::channel();
         self.send(Request::Close(reply)).await?;
@@ -243,23 +243,24 @@ impl Writer {
         sent.map_err(|_gone| self.ended())
     }
 
-    /// The thread has ended, and whoever learns so finds the store unwell: also if a bug ended it, and it has yet to say so.
+    /// The error of an ended thread. Also marks the store unhealthy: a thread that died by a bug may not have done so
+    /// yet.
     fn ended(&self) -> StoreError {
         self.shared.healthy.store(false, Ordering::Relaxed);
         StoreError::Closed
     }
 }
 
-/// The thread.
+/// The thread's state.
 struct Keeper {
     db: Connection,
     shared: Arc<Shared>,
     ids: Ids,
-    /// Since the last checkpoint.
+    /// Writes since the last checkpoint.
     writes: usize,
 }
 
-/// However the thread ends, a store without it is not well.
+/// Marks the store unhealthy however the thread ends.
 struct Ended(Arc<Shared>);
 
 impl Drop for Ended {
@@ -295,7 +296,7 @@ impl Keeper {
             tracing::warn!(%error, "the database of the store was not closed in order");
         }
         drop(lock);
-        // All that is true of a closed store is true before the answer.
+        // Everything that is true of a closed store holds before the answer.
         drop(ended);
         for closer in closers {
             if closer.send(()).is_err() {
@@ -324,7 +325,7 @@ impl Keeper {
         }
     }
 
-    /// Whether no write met a failing disk, if the others could be carried out nevertheless.
+    /// Commits a batch. Returns whether no write met a failing disk, although the others could be carried out.
     fn commit(
         &mut self,
         writes: &mut [Box<dyn Write>],
@@ -332,7 +333,7 @@ impl Keeper {
     ) -> Result<bool, StoreError> {
         let sql = |error: rusqlite::Error| failed(&error);
         let mut well = true;
-        // Undone when it is dropped without a commit.
+        // Rolls back when dropped without a commit.
         let mut batch = self
             .db
             .transaction_with_behavior(TransactionBehavior::Immediate)
@@ -351,7 +352,7 @@ impl Keeper {
                     step.commit().map_err(sql)?;
                     strays.append(&mut own);
                 }
-                // SQLite has undone the whole transaction, as it does where the disk is at fault.
+                // SQLite has rolled back the whole transaction, as it does when the disk is at fault.
                 Err(error) if step.is_autocommit() => return Err(error),
                 Err(error) => {
                     step.finish().map_err(sql)?;
@@ -370,7 +371,7 @@ impl Keeper {
             .query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| {
                 row.get::<_, i64>(0)
             });
-        // What was answered is in the WAL, and stays there.
+        // Answered writes are in the WAL and stay there.
         if let Err(error) = done {
             tracing::error!(%error, "the store cannot carry over its WAL");
             self.shared.healthy.store(false, Ordering::Relaxed);
@@ -378,7 +379,7 @@ impl Keeper {
     }
 }
 
-/// Removes files that no row tells of. What cannot be removed now is removed at the next open.
+/// Removes files that no row refers to. The next open removes what cannot be removed now.
 pub(super) fn remove(shared: &Shared, strays: &[Stray]) {
     for stray in strays {
         let (path, done) = match *stray {
@@ -394,7 +395,7 @@ pub(super) fn remove(shared: &Shared, strays: &[Stray]) {
             }
             Stray::Damaged(digest, inode) => {
                 let path = shared.place.blob(digest);
-                // Held, so that no upload puts whole bytes there meanwhile.
+                // Held, so that no upload stores intact bytes there meanwhile.
                 let pins = shared.pins();
                 let there = fs::symlink_metadata(&path);
                 if pins.contains_key(&digest) || there.is_ok_and(|there| there.ino() != inode) {
@@ -406,7 +407,7 @@ pub(super) fn remove(shared: &Shared, strays: &[Stray]) {
             }
             Stray::Blob(digest) => {
                 let path = shared.place.blob(digest);
-                // Held, so that an upload of these bytes finds the file there for good, or not at all.
+                // Held, so that an upload of these bytes finds the file permanently, or not at all.
                 let pins = shared.pins();
                 if pins.contains_key(&digest) {
                     continue;

@@ -1,17 +1,18 @@
-//! One file in memory, and around it a folder that holds whatever a mesh asks for: [`Files`] without a supervisor.
+//! Implements [`Files`] without a supervisor: one file in memory, in a folder with every other file that a mesh asks
+//! for.
 
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::OwnedFd;
 
-use baker::prepare::folder::{Files, FolderError};
+use baker::worker::folder::{Files, FolderError};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use proto::message::{Refusal, Root};
 
-/// What every other file of the folder holds.
+/// The contents of every other file.
 const OTHER: [u8; 4096] = [0; 4096];
 
-/// The file `name`; every other one is full of zeros, but for those that the supervisor never opens.
+/// The file `name`. Every other file is full of zeros, except those that the supervisor never opens.
 #[derive(Debug)]
 pub struct One<'a> {
     /// Name of the file.
@@ -32,7 +33,7 @@ impl Files for One<'_> {
     }
 }
 
-/// What the supervisor opens under no circumstances.
+/// Refuses what the supervisor never opens.
 pub(crate) fn judge(name: &str) -> Result<(), Refusal> {
     if name.is_empty() {
         return Err(Refusal::EmptyName);
@@ -49,7 +50,7 @@ pub(crate) fn judge(name: &str) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// A file that holds these bytes, if they are no more than `limit`.
+/// A file with these bytes, if there are no more than `limit`.
 pub(crate) fn opened(bytes: &[u8], limit: u64) -> Result<(OwnedFd, u64), FolderError> {
     let size = bytes.len() as u64;
     if size > limit {
@@ -62,7 +63,7 @@ pub(crate) fn opened(bytes: &[u8], limit: u64) -> Result<(OwnedFd, u64), FolderE
 
 #[cfg(test)]
 mod tests {
-    use baker::prepare::folder::Folder;
+    use baker::worker::folder::Folder;
 
     use super::*;
 

@@ -1,4 +1,4 @@
-//! Counts what each thread holds on the heap, so that a target can say how much memory a reader may take.
+//! Counts each thread's heap memory, so that a target can bound the memory of a reader.
 
 #![expect(unsafe_code, reason = "an allocator is unsafe to implement")]
 
@@ -6,7 +6,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 thread_local! {
-    /// Neither allocates nor is dropped, so the allocator may use them at any time of a thread's life.
+    /// Needs no allocation and no drop, so the allocator may use it at any time of a thread's life.
     static HELD: Cell<isize> = const { Cell::new(0) };
     static PEAK: Cell<isize> = const { Cell::new(0) };
 }
@@ -18,7 +18,7 @@ struct Counting;
 static ALLOCATOR: Counting = Counting;
 
 fn add(bytes: isize) {
-    // A thread that ends frees what nobody measures any more.
+    // An ending thread frees memory after its counters are gone.
     let _ended = HELD.try_with(|held| {
         held.set(held.get() + bytes);
         PEAK.with(|peak| peak.set(peak.get().max(held.get())));
@@ -53,9 +53,6 @@ unsafe impl GlobalAlloc for Counting {
 }
 
 /// Runs `work` and asserts that this thread never held more than `limit` bytes more than before.
-///
-/// # Panics
-/// If it did.
 pub fn within<T>(limit: usize, what: &str, work: impl FnOnce() -> T) -> T {
     let before = HELD.with(Cell::get);
     PEAK.with(|peak| peak.set(before));

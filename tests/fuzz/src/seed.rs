@@ -1,8 +1,8 @@
-//! The sample of the repository and a few lines of our own → seeds for every target, each a good input in miniature.
+//! Makes seeds for every target from the repository's sample: each is a valid input in miniature.
 //!
-//! Made anew each time rather than kept, so that they never fall behind the formats. The sample is in the public domain; no
-//! other data is used. What the fuzzer made of them lies in `seeds/`: one file of inputs that reach the most code for each
-//! target ([`pack`]), and each input that crashed one, by itself.
+//! They are generated, not stored, so that they follow changes of formats. The sample is in the public domain; no other
+//! data is used. `seeds/` holds what the fuzzer derived from them: per target one file of inputs that reach the most
+//! code ([`pack`]), and each input that caused a crash.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -16,13 +16,12 @@ mod table;
 mod text;
 mod views;
 
+pub(crate) use packet::summaries;
+
 /// Target, name, bytes. A name that begins with `refused` is of what is known and not read.
 pub type Seed = (&'static str, String, Vec<u8>);
 
 /// All seeds that are made.
-///
-/// # Panics
-/// If the sample is not what it was.
 #[must_use]
 pub fn all() -> Vec<Seed> {
     let mut seeds = Vec::new();
@@ -37,13 +36,13 @@ pub fn all() -> Vec<Seed> {
     seeds
 }
 
-/// Where kept inputs lie.
+/// The folder of kept inputs.
 #[must_use]
 pub fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("seeds")
 }
 
-/// Kept inputs of a target, with a name for each.
+/// A target's kept inputs with their names.
 ///
 /// # Errors
 /// A file cannot be read.
@@ -85,7 +84,7 @@ fn read_if_there<T: Default>(
     }
 }
 
-/// Inputs as one file: the length of each in four bytes, little-endian, and its bytes.
+/// Packs inputs into one file: for each, its length in four bytes, little-endian, then its bytes.
 #[must_use]
 pub fn pack<'a>(inputs: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
     let with_length = |input: &[u8]| [&(input.len() as u32).to_le_bytes()[..], input].concat();

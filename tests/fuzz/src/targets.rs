@@ -1,29 +1,18 @@
-//! The targets. Each takes any bytes and tells whether they were accepted; each promise of a reader is an assertion here.
-
-mod packet;
-
-mod table;
-
-pub(crate) mod mesh;
-
-mod soup;
-
-mod transforms;
+//! The targets. Each takes any bytes and returns whether they were accepted. Guarantees of a reader are assertions
+//! here.
 
 mod colmap;
-
-mod picture;
-
 mod jobs;
-
 mod log;
-
+pub(crate) mod mesh;
 mod opener;
-
-mod recorder;
-
+mod packet;
+mod picture;
 mod protocol;
-
+mod recorder;
+mod soup;
+mod table;
+mod transforms;
 mod views;
 
 pub use colmap::colmap;
@@ -40,7 +29,7 @@ pub use table::table;
 pub use transforms::transforms;
 pub use views::{arrays, views};
 
-/// A target's name, and what it does.
+/// A target's name and function.
 pub type Target = (&'static str, fn(&[u8]) -> bool);
 
 /// All targets, by the names of their binaries and of their folders of seeds.
@@ -64,9 +53,6 @@ pub const ALL: [Target; 16] = [
 ];
 
 /// A line that a terminal shows as it is.
-///
-/// # Panics
-/// If it is not one.
 pub(crate) fn harmless(line: &str) {
     assert!(!line.chars().any(char::is_control), "{line:?}");
 }

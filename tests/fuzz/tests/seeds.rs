@@ -1,4 +1,4 @@
-//! Every seed, made or kept, through its target, without a fuzzer: what was found once is never lost again.
+//! Runs every seed, generated or kept, through its target without a fuzzer, so that past findings stay fixed.
 
 use std::fs;
 

@@ -21,7 +21,6 @@
 )]
 
 mod calls;
-
 mod line;
 
 use std::ffi::{CStr, c_char, c_int};

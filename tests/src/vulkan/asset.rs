@@ -2,9 +2,11 @@
 //! and two views of it.
 
 use std::fmt::Write as _;
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::Path;
+
+use crate::picture::Picture;
 
 const EDGE: u32 = 24;
 
@@ -28,7 +30,7 @@ pub(super) fn write(folder: &Path) -> io::Result<()> {
     fs::write(folder.join("mesh.obj"), MESH)?;
     let mut frames = String::new();
     for (view, side) in [1, -1].into_iter().enumerate() {
-        picture(&folder.join(format!("{view}.png")), view as u8)?;
+        picture(&folder.join(format!("{view}.png")), view as u8);
         let comma = if view > 0 { ", " } else { "" };
         // Columns are right, up and back. The camera is four units before the origin, or behind it.
         write!(
@@ -43,15 +45,13 @@ pub(super) fn write(folder: &Path) -> io::Result<()> {
     fs::write(folder.join("transforms.json"), views)
 }
 
-fn picture(path: &Path, view: u8) -> io::Result<()> {
+fn picture(path: &Path, view: u8) {
     let edge = EDGE as u8;
-    let pixels: Vec<u8> = (0..edge)
-        .flat_map(|y| (0..edge).flat_map(move |x| [10 * x, 10 * y, 100 + 50 * view, 255]))
-        .collect();
-    let mut encoder = png::Encoder::new(File::create(path)?, EDGE, EDGE);
-    encoder.set_color(png::ColorType::Rgba);
-    encoder.set_depth(png::BitDepth::Eight);
-    let mut writer = encoder.write_header()?;
-    writer.write_image_data(&pixels)?;
-    Ok(writer.finish()?)
+    let row = |y| (0..edge).flat_map(move |x| [10 * x, 10 * y, 100 + 50 * view, 255]);
+    let picture = Picture {
+        size: [EDGE; 2],
+        colour: png::ColorType::Rgba,
+        bytes: (0..edge).flat_map(row).collect(),
+    };
+    picture.write(path);
 }

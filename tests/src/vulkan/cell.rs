@@ -17,7 +17,6 @@ pub struct Cell {
 impl Cell {
     /// The number of bake processes that have the fault. A single fault happens only in the first, so that a fresh
     /// process shows whether the job recovers.
-    #[must_use]
     pub fn processes(&self) -> Option<u32> {
         match self.fault.action {
             Action::Once(_) | Action::Hang => Some(1),
@@ -33,7 +32,6 @@ impl Display for Cell {
 }
 
 /// Every error, once and for ever, and a hang, for every fallible call of the log.
-#[must_use]
 pub fn faults(log: &[String]) -> Vec<Cell> {
     let errors = Error::ALL.map(Action::Once).into_iter();
     let actions: Vec<Action> = errors
@@ -66,7 +64,6 @@ const COUNTED: [&str; 4] = [
 ];
 
 /// Every command whose loss must be noticed.
-#[must_use]
 pub fn drops(log: &[String]) -> Vec<Cell> {
     let names = log
         .iter()

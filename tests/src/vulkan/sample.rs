@@ -1,7 +1,6 @@
 //! Draws a sample of the cells by a seed.
 
 /// `count` elements of `all` without repetition, by Marsaglia's xorshift: the same ones for the same seed.
-#[must_use]
 pub fn sample<T>(mut all: Vec<T>, seed: u64, count: usize) -> Vec<T> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let count = count.min(all.len());

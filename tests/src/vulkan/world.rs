@@ -47,7 +47,6 @@ pub enum WorldError {
 #[derive(Debug)]
 pub struct World {
     folder: TempDir,
-    saboteur: String,
     /// A part of the adapter's name.
     pub device: String,
     /// The GLB of the undisturbed bake.
@@ -82,7 +81,6 @@ pub struct Finished {
 
 impl Finished {
     /// The call that the fault hit, if it was reached.
-    #[must_use]
     pub fn struck(&self) -> Option<&str> {
         self.logs
             .iter()
@@ -92,15 +90,14 @@ impl Finished {
 }
 
 impl World {
-    /// Bakes twice without a fault on the adapter with that name. `saboteur` is the path of this package's program; the
-    /// others are beside it.
+    /// Bakes twice without a fault on the adapter with that name.
     ///
     /// # Errors
     /// The walk would show nothing on this machine: see [`WorldError`].
-    pub fn new(saboteur: &str, device: &str) -> Result<Self, WorldError> {
+    pub fn new(device: &str) -> Result<Self, WorldError> {
         // Cargo leaves libraries that others depend on in `deps`.
-        let library = Path::new(saboteur).with_file_name("deps").join(LIBRARY);
-        for built in [&library, &Path::new(saboteur).with_file_name("kiln-baker")] {
+        let library = crate::builds().join("deps").join(LIBRARY);
+        for built in [&library, &crate::builds().join("kiln-baker")] {
             if !built.exists() {
                 return Err(WorldError::NotBuilt(built.clone()));
             }
@@ -118,7 +115,6 @@ impl World {
         )?;
         let mut world = Self {
             folder,
-            saboteur: saboteur.to_owned(),
             device: device.to_owned(),
             golden: Vec::new(),
             log: Vec::new(),
@@ -148,15 +144,12 @@ impl World {
     ///
     /// # Errors
     /// A folder cannot be created or read.
-    ///
-    /// # Panics
-    /// If kiln does not end in time.
     pub fn run(&self, cell: &Cell, walls: Walls) -> io::Result<Finished> {
         self.bake(Some(cell), walls)
     }
 
     fn bake(&self, cell: Option<&Cell>, walls: Walls) -> io::Result<Finished> {
-        let bench = Bench::real(&self.saboteur);
+        let bench = Bench::real();
         let logs = bench.path("logs");
         fs::create_dir(&logs)?;
         let at = |name: &str| self.folder.path().join(name);
@@ -168,7 +161,7 @@ impl World {
         if cell.is_some_and(|cell| cell.fault.action == vkfault::Action::Hang) {
             options.extend(["--stall-timeout", STALL]);
         }
-        let mut command = bench.bake_for_real(&at("mesh.obj"), &at("transforms.json"), &options);
+        let mut command = bench.bake_for_real(at("mesh.obj"), at("transforms.json"), &options);
         environment(&mut command, &at("layer"), &at("cache"));
         // Each bake has its own pipeline cache, so that all make the same calls.
         let kept = bench.path("state/pipelines");

@@ -69,9 +69,7 @@ impl<'a> Batch<'a> {
             return Ok(None);
         };
         let sent = self.device.submit(self.label, encoder)?;
-        if let Some(times) = self.device.times() {
-            times.read_if_full(self.device)?;
-        }
+        self.device.read_full_times()?;
         Ok(Some(sent))
     }
 }

@@ -9,7 +9,7 @@ use std::mem::ManuallyDrop;
 use proto::limits::MAX_PIPELINES_BYTES;
 use proto::message::PipelineCache as Origin;
 
-use super::device::Device;
+use super::error::scoped;
 
 pub(super) const FEATURE: wgpu::Features = wgpu::Features::PIPELINE_CACHE;
 
@@ -37,7 +37,7 @@ pub(super) fn key(adapter: &wgpu::Adapter) -> Option<String> {
 
 impl Cache {
     /// A cache that begins with an earlier process's data, if any; none where the driver makes none.
-    pub(super) fn new(device: &Device, kept: Option<&[u8]>) -> Option<Self> {
+    pub(super) fn new(device: &wgpu::Device, kept: Option<&[u8]>) -> Option<Self> {
         let descriptor = wgpu::PipelineCacheDescriptor {
             label: Some("kept"),
             data: kept,
@@ -45,12 +45,12 @@ impl Cache {
         };
         #[expect(unsafe_code, reason = "a driver believes what it is given")]
         let make = || {
-            // SAFETY: `pixel_mask` is what `Self::data` gave to the supervisor in an earlier process of this build, on an
+            // SAFETY: `kept` is what [`Self::gained`] gave to the supervisor in an earlier process of this build, on an
             // adapter and a driver of the same key, before that process had seen any data. The supervisor verifies its
             // checksum.
-            unsafe { device.device.create_pipeline_cache(&descriptor) }
+            unsafe { device.create_pipeline_cache(&descriptor) }
         };
-        match device.scoped(make) {
+        match scoped(device, make) {
             Ok(cache) => Some(Self {
                 cache: ManuallyDrop::new(cache),
                 given: kept.map(<[u8]>::len),

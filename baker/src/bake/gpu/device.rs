@@ -12,10 +12,13 @@ use proto::message::{AdapterInfo, PipelineCache, StageTime};
 
 use super::cache::{self, Cache};
 pub use super::error::GpuError;
-use super::error::{label, now, under_way};
-use super::raster::ATOMICS;
+use super::error::{chain, label, now, refused, scoped, under_way};
 use super::tally::Tally;
 use super::times::{FEATURES, Times};
+
+/// Finds the nearest triangle of a sample in compute (`raster.rs`).
+pub(super) const ATOMICS: wgpu::Features =
+    wgpu::Features::SHADER_INT64.union(wgpu::Features::SHADER_INT64_ATOMIC_MIN_MAX);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trouble {
@@ -259,7 +262,7 @@ impl Device {
 
     /// Keeps pipelines from now on, starting from those of an earlier process.
     pub fn keep(&mut self, kept: Option<&[u8]>) {
-        self.cache = Cache::new(self, kept);
+        self.cache = Cache::new(&self.device, kept);
     }
 
     /// Origin of its pipelines, and the data to keep, if any.
@@ -286,9 +289,30 @@ impl Device {
     }
 
     pub(super) fn gpu_times(&self) -> Result<Vec<StageTime>, GpuError> {
-        self.times
-            .as_ref()
-            .map_or_else(|| Ok(Vec::new()), |times| times.report(self))
+        let Some(times) = &self.times else {
+            return Ok(Vec::new());
+        };
+        self.read_times(times)?;
+        Ok(times.report())
+    }
+
+    /// Reads the measurements so far if their set is filling up.
+    pub(super) fn read_full_times(&self) -> Result<(), GpuError> {
+        match &self.times {
+            Some(times) if times.are_full() => self.read_times(times),
+            _ => Ok(()),
+        }
+    }
+
+    fn read_times(&self, times: &Times) -> Result<(), GpuError> {
+        let mut encoder = self.encoder("times");
+        let Some(pending) = times.resolve(&mut encoder) else {
+            return Ok(());
+        };
+        self.submit("times", encoder)?;
+        let pending = times.map(pending);
+        self.wait()?;
+        times.take(pending).map_err(|text| self.lost(text))
     }
 
     pub(super) fn uploaded(&self, bytes: usize) {
@@ -375,7 +399,7 @@ impl Device {
     ) -> Result<wgpu::SubmissionIndex, GpuError> {
         now(name);
         // Drivers may do some of the work within this call: lavapipe compiles and runs everything here.
-        crate::progress::wait_for(name, self.is_software());
+        crate::worker::progress::wait_for(name, self.is_software());
         let sent = self.scoped(|| self.queue.submit([encoder.finish()]));
         self.check()?;
         let sent = sent.map_err(|error| refused(name, &error))?;
@@ -411,9 +435,9 @@ impl Device {
     }
 
     fn poll(&self, how: wgpu::PollType) -> Result<(), GpuError> {
-        crate::progress::wait_for(label(), self.is_software());
+        crate::worker::progress::wait_for(label(), self.is_software());
         let polled = self.device.poll(how);
-        crate::progress::unit();
+        crate::worker::progress::unit();
         self.check()?;
         polled
             .map(|_| ())
@@ -424,52 +448,6 @@ impl Device {
         self.device
             .create_command_encoder(&wgpu::CommandEncoderDescriptor { label: Some(label) })
     }
-}
-
-/// Runs `make` and returns the error that it caused. If there is one about memory, it is that one, since others follow
-/// from it.
-fn scoped<T>(device: &wgpu::Device, make: impl FnOnce() -> T) -> Result<T, wgpu::Error> {
-    let filters = [
-        wgpu::ErrorFilter::Validation,
-        wgpu::ErrorFilter::Internal,
-        wgpu::ErrorFilter::OutOfMemory,
-    ];
-    let scopes = filters.map(|filter| device.push_error_scope(filter));
-    let made = make();
-    let mut first = None;
-    for scope in scopes.into_iter().rev() {
-        first = first.or(pollster::block_on(scope.pop()));
-    }
-    match first {
-        None => Ok(made),
-        Some(error) => Err(error),
-    }
-}
-
-/// The error that a scope caught outside shader compilation.
-fn refused(label: &str, error: &wgpu::Error) -> GpuError {
-    let (label, text) = (label.to_owned(), chain(error));
-    match error {
-        wgpu::Error::OutOfMemory { .. } => GpuError::Exhausted { label, text },
-        wgpu::Error::Validation { .. } | wgpu::Error::Internal { .. } => {
-            GpuError::Refused { label, text }
-        }
-    }
-}
-
-/// An error and its causes on one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let words = error.to_string();
-        if !text.contains(&words) {
-            text.push_str(": ");
-            text.push_str(&words);
-        }
-        cause = error.source();
-    }
-    text
 }
 
 #[cfg(test)]

@@ -18,10 +18,10 @@ use super::planes::{Planes, colour_planes};
 use super::raster::{self, Samples};
 use super::row_store::{self, Boxes, Forecast, Ground, Tile, TilePart, row_bins, seams};
 use super::tiles::{self, Bounds, Drawn, Room, Shape, Taken, map_words};
-use crate::bake::backend::{BLOCK, RowMemory, Ties};
-use crate::bake::rows::Rows;
-use crate::bake::scene::Scene;
-use crate::bake::window::Window;
+use crate::bake::model::rows::Rows;
+use crate::bake::model::scene::Scene;
+use crate::bake::plan::window::Window;
+use crate::bake::solve::backend::{BLOCK, RowMemory, Ties};
 
 /// Average of what a pixel whose alpha counts adds to the row store.
 #[derive(Clone, Copy, Debug, Default)]
@@ -51,7 +51,9 @@ pub struct Counts {
 
 /// A job that is only planned.
 #[derive(Debug)]
-pub struct DryRun {
+pub struct DryRun<'a> {
+    pipelines: &'a Pipelines,
+    options: Options,
     budget: Arc<Budget>,
     bounds: Bounds,
     tile: u64,
@@ -71,8 +73,6 @@ pub struct DryRun {
     seams: u32,
     /// Share of a tile's pixels that shows the window.
     share: f64,
-    /// Whether deviations will be read.
-    maps: bool,
 }
 
 /// A part of a view: its pixels that count, its blocks, and the words of its map.
@@ -109,29 +109,29 @@ struct Group {
     held: Vec<Held<()>>,
 }
 
-impl DryRun {
+impl<'a> DryRun<'a> {
     /// Counts what does not depend on the views.
     ///
     /// # Errors
     /// The texture does not fit the device: the error that a bake would end with.
     pub fn new(
-        pipelines: &Pipelines,
+        pipelines: &'a Pipelines,
         scene: &Scene,
         ties: &Ties,
-        options: &Options,
+        options: Options,
     ) -> Result<Self, GpuError> {
         Self::with_room(pipelines, scene, ties, options, 0)
     }
 
     /// [`Self::new`] with planes that have room for `room` texels, at least for those of its own window.
     fn with_room(
-        pipelines: &Pipelines,
+        pipelines: &'a Pipelines,
         scene: &Scene,
         ties: &Ties,
-        options: &Options,
+        options: Options,
         room: usize,
     ) -> Result<Self, GpuError> {
-        let budget = fit::bounds(&pipelines.device, options, pipelines.made());
+        let budget = fit::bounds(&pipelines.device, &options, pipelines.made());
         let words = fit::words(&budget, scene.window.size, scene.texels());
         let (way, taps) = (pipelines.drawing.way, pipelines.taps);
         let bounds = Bounds::new(way, &pipelines.device.limits, &budget, taps);
@@ -139,12 +139,14 @@ impl DryRun {
         let triangles = scene.triangles.len() as u32;
         let tile_room = Room::of(way, shape, triangles);
         let mut run = Self {
+            pipelines,
+            options,
             budget,
             bounds,
             tile: tiles::bytes(shape.blocks, taps),
             shape,
             tile_room,
-            pool: row_store::room(words),
+            pool: layout::Pool::of_words(words),
             size: scene.window.size,
             texels: scene.texels() as u32,
             planes: scene.texels().max(room) as u32,
@@ -154,7 +156,6 @@ impl DryRun {
             blocks: 0,
             seams: 0,
             share: 1.0,
-            maps: options.maps,
         };
         run.made(BufferGroup::Tile, |make| {
             let mut held = vec![tiles::regions(make)?];
@@ -165,7 +166,7 @@ impl DryRun {
             let mut held = vec![
                 tiles::texel_coords(make, scene)?,
                 tiles::squares(make, scene)?,
-                tiles::marks(make, 0)?,
+                tiles::visible(make, 0)?,
             ];
             held.extend(raster::mesh(make, scene)?);
             Ok(held)
@@ -225,15 +226,13 @@ impl DryRun {
     /// The window does not fit the device.
     pub fn part(
         &self,
-        pipelines: &Pipelines,
         scene: &Scene,
         ties: &Ties,
-        options: &Options,
         share: f64,
         largest: usize,
     ) -> Result<Self, GpuError> {
         let room = fit::room(scene.texels(), largest);
-        let new = Self::with_room(pipelines, scene, ties, options, room)?;
+        let new = Self::with_room(self.pipelines, scene, ties, self.options, room)?;
         Ok(Self {
             cuts: self.cuts.clone(),
             views: self.views,
@@ -323,7 +322,7 @@ impl DryRun {
             }
             Ok(held)
         })?;
-        let (views, texels, maps) = (self.views.max(1) as usize, self.texels, self.maps);
+        let (views, texels, maps) = (self.views.max(1) as usize, self.texels, self.options.maps);
         self.made(BufferGroup::Views, |make| {
             Ok(fit::view_buffers(make, views)?.into())
         })?;
@@ -433,7 +432,7 @@ pub fn in_pools(rows: &Rows, width: u32, window: &Window, taps: u32) -> InPools 
         }
         let (x, y) = (rows.pixels[row] % width, rows.pixels[row] / width);
         let block = y / BLOCK * width.div_ceil(BLOCK) + x / BLOCK;
-        let kind = (block, rows.in_subset(row, window));
+        let kind = (block, window.row_in_subset(rows.row(row)));
         order.push((kind, y % BLOCK * BLOCK + x % BLOCK, row));
     }
     order.sort_unstable();

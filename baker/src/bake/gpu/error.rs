@@ -9,7 +9,7 @@ use std::panic::PanicHookInfo;
 
 use proto::message::{Code, Failure};
 
-use crate::bake::backend::BackendError;
+use crate::bake::solve::backend::BackendError;
 
 /// Why the GPU did not do its work.
 #[derive(Debug, thiserror::Error)]
@@ -109,6 +109,23 @@ impl GpuError {
         }
     }
 
+    /// `what` needs more bytes than there are.
+    pub(super) fn out_of_memory(what: &str, bytes: u64, why: impl Into<String>) -> Self {
+        Self::OutOfMemory {
+            what: what.to_owned(),
+            bytes,
+            why: why.into(),
+        }
+    }
+
+    /// A call that this crate must not make.
+    pub(super) fn refused(label: &str, text: impl Into<String>) -> Self {
+        Self::Refused {
+            label: label.to_owned(),
+            text: text.into(),
+        }
+    }
+
     /// The code that the supervisor acts on.
     #[must_use]
     pub fn code(&self) -> Code {
@@ -193,6 +210,52 @@ fn blamed(label: Option<&'static str>, file: &str, text: &str) -> Option<GpuErro
         .iter()
         .any(|name| file.contains(name))
         .then(|| GpuError::failed(label, format!("wgpu panicked: {text}")))
+}
+
+/// Runs `make` and returns the error that it caused. If there is one about memory, it is that one, since others follow
+/// from it.
+pub(super) fn scoped<T>(device: &wgpu::Device, make: impl FnOnce() -> T) -> Result<T, wgpu::Error> {
+    let filters = [
+        wgpu::ErrorFilter::Validation,
+        wgpu::ErrorFilter::Internal,
+        wgpu::ErrorFilter::OutOfMemory,
+    ];
+    let scopes = filters.map(|filter| device.push_error_scope(filter));
+    let made = make();
+    let mut first = None;
+    for scope in scopes.into_iter().rev() {
+        first = first.or(pollster::block_on(scope.pop()));
+    }
+    match first {
+        None => Ok(made),
+        Some(error) => Err(error),
+    }
+}
+
+/// The error that a scope caught outside shader compilation.
+pub(super) fn refused(label: &str, error: &wgpu::Error) -> GpuError {
+    let (label, text) = (label.to_owned(), chain(error));
+    match error {
+        wgpu::Error::OutOfMemory { .. } => GpuError::Exhausted { label, text },
+        wgpu::Error::Validation { .. } | wgpu::Error::Internal { .. } => {
+            GpuError::Refused { label, text }
+        }
+    }
+}
+
+/// An error and its causes on one line.
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let words = error.to_string();
+        if !text.contains(&words) {
+            text.push_str(": ");
+            text.push_str(&words);
+        }
+        cause = error.source();
+    }
+    text
 }
 
 #[cfg(test)]

@@ -6,12 +6,12 @@
 use bytemuck::{Pod, Zeroable};
 use proto::job::Blend;
 
-use crate::bake::backend::{BINS, BINS_PER_OCTAVE, BLOCK, CONSENSUS_POWER};
-use crate::bake::colour::SLOPE_FLOOR;
-use crate::bake::footprint::{LEAST_ENTRY, MIN_ALPHA, TOGETHER_TEXELS};
-use crate::bake::multilevel::LEVELS;
-use crate::bake::subset::{ONE_IN, SQUARES};
-use crate::bake::window::{self, COARSE, SMALL_TEXTURE};
+use crate::bake::model::colour::SLOPE_FLOOR;
+use crate::bake::model::footprint::{LEAST_ENTRY, MIN_ALPHA, TOGETHER_TEXELS};
+use crate::bake::model::subset::{ONE_IN, SQUARES};
+use crate::bake::plan::window::{self, COARSE, SMALL_TEXTURE};
+use crate::bake::solve::backend::{BINS, BINS_PER_OCTAVE, BLOCK, CONSENSUS_POWER};
+use crate::bake::solve::multilevel::LEVELS;
 
 /// Invocations of a workgroup over the rows of a patch with a list of texels: two waves of the widest adapters.
 pub(super) const LIST_LANES: u32 = 64;
@@ -45,6 +45,8 @@ const _: () = assert!(
     PIXEL_LANES == BLOCK,
     "a workgroup of footprint.wgsl is a block"
 );
+/// Pixels of a block.
+pub(super) const PIXELS: usize = (BLOCK * BLOCK) as usize;
 /// Words of the tally, and the distance of its counters: a cache sector of real GPUs.
 pub(super) const TALLY_WORDS: usize = 2048;
 const TALLY_STRIDE: usize = 8;
@@ -69,7 +71,7 @@ const _: () = assert!(
 const ROW_BIN_REACH: u32 = ROW_BIN + BOX - 1;
 /// Rows of a bin that one workgroup takes. residual.wgsl sums as many residuals by halves of words.
 pub(super) const ROW_BIN_MOST: u32 = 1024;
-/// Number of ranks of boxes by size (row_bins.wgsl).
+/// Number of ranks of boxes by size (`row_bins.wgsl`).
 pub(super) const RANKS: u32 = 4;
 /// Fixed-point steps of a weight in a box.
 const WEIGHT_STEPS: f32 = 65535.0;
@@ -132,117 +134,203 @@ impl Patches {
     }
 }
 
-/// A tile's part of one view, with the view's camera in scene units.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-pub(super) struct Region {
-    /// Rows of the camera's rotation, each with its component of the translation.
-    pub(super) row_x: [f32; 4],
-    pub(super) row_y: [f32; 4],
-    pub(super) row_z: [f32; 4],
-    pub(super) focal: [f32; 2],
-    /// In pixels from the region's top left corner, so that small numbers keep their digits.
-    pub(super) centre: [f32; 2],
-    pub(super) size: [u32; 2],
-    /// Top left corner in the view.
-    pub(super) origin: [u32; 2],
-    pub(super) texture_size: u32,
-    /// Position of the view among those added, its first block among the blocks of all views, and its blocks across
-    /// (lower half) and down (upper half).
-    pub(super) view: u32,
-    pub(super) first_block: u32,
-    pub(super) blocks: u32,
-    /// The rows of the window that the window solves for: first, and past the last. 0 where the window is the whole
-    /// texture.
-    pub(super) core: [u32; 2],
-    /// Where the visibility bits of the texture's squares are (`marks.rs`); 0 where no visible blocks are recorded.
-    pub(super) squares_at: u32,
-    /// Listed blocks of all regions of the tile.
-    pub(super) listed: u32,
-    /// Where the map of its blocks is.
-    pub(super) map_at: u32,
-    pub(super) unused_0: u32,
-    pub(super) unused_1: u32,
-    pub(super) unused_2: u32,
+/// Declares structures that WGSL has too, and lists them for the test that compares both.
+macro_rules! shared {
+    ($($(#[$of:meta])* struct $name:ident { $($(#[$doc:meta])* $field:ident: $type:ty,)* })*) => {
+        $(
+            $(#[$of])*
+            #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+            #[repr(C)]
+            pub(super) struct $name {
+                $($(#[$doc])* pub(super) $field: $type,)*
+            }
+        )*
+
+        /// The name of each structure, its fields with their offsets, and its size.
+        #[cfg(test)]
+        pub(super) fn structures() -> Vec<(&'static str, Vec<(String, u32)>, u32)> {
+            let field = |name: &str, offset: usize| (name.to_owned(), offset as u32);
+            vec![$((
+                stringify!($name),
+                vec![$(field(stringify!($field), std::mem::offset_of!($name, $field))),*],
+                size_of::<$name>() as u32,
+            )),*]
+        }
+    };
 }
 
-/// Contents or capacity of a pool of rows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
-#[repr(C)]
-pub(super) struct Pool {
-    /// Listed patches; bins are not counted.
-    pub(super) patches: u32,
-    pub(super) rows: u32,
-    /// Of entries and boxes, and of the patches' lists of texels.
-    pub(super) words: u32,
+shared! {
+    /// A tile's part of one view, with the view's camera in scene units.
+    struct Region {
+        /// Rows of the camera's rotation, each with its component of the translation.
+        row_x: [f32; 4],
+        row_y: [f32; 4],
+        row_z: [f32; 4],
+        focal: [f32; 2],
+        /// In pixels from the region's top left corner, so that small numbers keep their digits.
+        centre: [f32; 2],
+        size: [u32; 2],
+        /// Top left corner in the view.
+        origin: [u32; 2],
+        texture_size: u32,
+        /// Position of the view among those added, its first block among the blocks of all views, and its blocks across
+        /// (lower half) and down (upper half).
+        view: u32,
+        first_block: u32,
+        blocks: u32,
+        /// The rows of the window that the window solves for: first, and past the last. 0 where the window is the whole
+        /// texture.
+        core: [u32; 2],
+        /// Where the visibility bits of the texture's squares are (`visible.rs`); 0 where no visible blocks are recorded.
+        squares_at: u32,
+        /// Listed blocks of all regions of the tile.
+        listed: u32,
+        /// Where the map of its blocks is.
+        map_at: u32,
+        unused_0: u32,
+        unused_1: u32,
+        unused_2: u32,
+    }
+
+    /// Contents or capacity of a pool of rows.
+    struct Pool {
+        /// Listed patches; bins are not counted.
+        patches: u32,
+        rows: u32,
+        /// Of entries and boxes, and of the patches' lists of texels.
+        words: u32,
+    }
+
+    /// Which patches of a pool a pass visits: those of the subset, or all. Those of the subset lie at the beginning of the
+    /// buffer, the others at its end.
+    struct Visited {
+        patches: u32,
+        /// At the beginning.
+        first: u32,
+        /// Unused places between those and the others.
+        gap: u32,
+        /// The same for bins.
+        row_bins: u32,
+        first_row_bins: u32,
+        row_bins_gap: u32,
+        /// Texels in a row of the window, and in all.
+        size: u32,
+        count: u32,
+        /// 1 where the rows of bins are visited through `order`, not moved into it.
+        ordered: u32,
+        unused_0: u32,
+        unused_1: u32,
+        unused_2: u32,
+    }
+
+    /// Parameters of sorting rows into bins (`row_bins.wgsl`).
+    struct Ordering {
+        /// Rows of the pool that have a box.
+        rows: u32,
+        /// Bins of the window, and bins in a line.
+        row_bins: u32,
+        across: u32,
+        /// Texels in a row of the window.
+        size: u32,
+        room: u32,
+        row_stride: u32,
+        row_bin_stride: u32,
+    }
+
+    /// Rows that one workgroup takes, and the texels that they touch.
+    struct Patch {
+        /// Index of its first row; for a bin, index in `order`.
+        first_row: u32,
+        /// Where its list of texels begins in the words; for a bin, its corner texel.
+        first_texel: u32,
+        /// Rows in the lower half, at most [`LISTED_MOST`] where there is a list; texels of the list in the upper, at most
+        /// [`PATCH_TEXELS`].
+        counts: u32,
+        /// [`LISTED`], [`ROW_BIN_ROWS`] or [`SEAM`].
+        kind: u32,
+    }
+
+    struct Row {
+        /// Where its entries or its box begin in the words.
+        start: u32,
+        /// Box, bin and subset bit (patch.wgsl).
+        shape: u32,
+        /// Observed sRGB, and alpha.
+        colour: u32,
+        /// Its block among those of all views; the lower six bits are its pixel within the block.
+        place: u32,
+    }
+
+    /// Blocks and robust loss of a view.
+    struct Judged {
+        /// 1/c² of the robust loss: 0 for an infinite scale, negative for an excluded view.
+        scale: f32,
+        share: f32,
+        /// As in [`Region`].
+        first_block: u32,
+        blocks: u32,
+    }
+
+    struct Texels {
+        size: u32,
+        count: u32,
+        groups: u32,
+        stride: u32,
+        smoothness: f32,
+        seam_ratio: f32,
+        /// 1 where only the rows of the subset exist.
+        narrowed: u32,
+    }
+
+    /// Scalars of one channel's solver. The host never reads them; the type is here for its layout.
+    struct Scalars {
+        alpha: f32,
+        beta: f32,
+        rz: f32,
+        smoothness: f32,
+        reach_x: i32,
+        reach_p: i32,
+        unused_0: u32,
+        unused_1: u32,
+    }
 }
 
-/// Which patches of a pool a pass visits: those of the subset, or all. Those of the subset lie at the beginning of the
-/// buffer, the others at its end.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
-#[repr(C)]
-pub(super) struct Visited {
-    pub(super) patches: u32,
-    /// At the beginning.
-    pub(super) first: u32,
-    /// Unused places between those and the others.
-    pub(super) gap: u32,
-    /// The same for bins.
-    pub(super) row_bins: u32,
-    pub(super) first_row_bins: u32,
-    pub(super) row_bins_gap: u32,
-    /// Texels in a row of the window, and in all.
-    pub(super) size: u32,
-    pub(super) count: u32,
-    /// 1 where the rows of bins are visited through `order`, not moved into it.
-    pub(super) ordered: u32,
-    pub(super) unused_0: u32,
-    pub(super) unused_1: u32,
-    pub(super) unused_2: u32,
-}
+impl Pool {
+    /// Capacity of a pool of `words` words. A row with a box has some six words, a patch of other rows hundreds. Other
+    /// proportions leave part of the pool unused.
+    pub(super) const fn of_words(words: u32) -> Self {
+        Self {
+            patches: words / 256,
+            rows: words / 6,
+            words,
+        }
+    }
 
-/// Parameters of sorting rows into bins (row_bins.wgsl).
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-pub(super) struct Ordering {
-    /// Rows of the pool that have a box.
-    pub(super) rows: u32,
-    /// Bins of the window, and bins in a line.
-    pub(super) row_bins: u32,
-    pub(super) across: u32,
-    /// Texels in a row of the window.
-    pub(super) size: u32,
-    pub(super) room: u32,
-    pub(super) row_stride: u32,
-    pub(super) row_bin_stride: u32,
-}
+    /// Initial capacity for patches of bins. Each has hundreds of rows where a texture has no more texels than its
+    /// views have pixels.
+    pub(super) const fn row_bins(self) -> u32 {
+        self.rows / 16 + 16
+    }
 
-/// Rows that one workgroup takes, and the texels that they touch.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-pub(super) struct Patch {
-    /// Index of its first row; for a bin, index in `order`.
-    pub(super) first_row: u32,
-    /// Where its list of texels begins in the words; for a bin, its corner texel.
-    pub(super) first_texel: u32,
-    /// Rows in the lower half, at most [`LISTED_MOST`] where there is a list; texels of the list in the upper, at most
-    /// [`PATCH_TEXELS`].
-    pub(super) counts: u32,
-    /// [`LISTED`], [`ROW_BIN_ROWS`] or [`SEAM`].
-    pub(super) kind: u32,
-}
+    /// Bytes of its buffers.
+    pub(super) const fn bytes(self) -> u64 {
+        let patches = self.patches as u64 + self.row_bins() as u64;
+        // Includes its weight.
+        let row = size_of::<Row>() as u64 + 4;
+        patches * size_of::<Patch>() as u64 + self.rows as u64 * row + self.words as u64 * 4
+    }
 
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-pub(super) struct Row {
-    /// Where its entries or its box begin in the words.
-    pub(super) start: u32,
-    /// Box, bin and subset bit (patch.wgsl).
-    pub(super) shape: u32,
-    /// Observed sRGB, and alpha.
-    pub(super) colour: u32,
-    /// Its block among those of all views; the lower six bits are its pixel within the block.
-    pub(super) place: u32,
+    pub(super) fn plus(self, more: Self) -> Self {
+        Self {
+            patches: self.patches.saturating_add(more.patches),
+            rows: self.rows.saturating_add(more.rows),
+            words: self.words.saturating_add(more.words),
+        }
+    }
+
+    pub(super) fn within(self, room: Self) -> bool {
+        self.patches <= room.patches && self.rows <= room.rows && self.words <= room.words
+    }
 }
 
 /// Largest number of blocks of all views that a [`Row::place`] can name.
@@ -251,18 +339,6 @@ pub(super) const MOST_BLOCKS: u64 = 1 << 26;
 /// [`Row::shape`] of a row without a box.
 pub(super) fn listed_shape(entries: u32) -> u32 {
     entries << 6 | NO_BOX << 1
-}
-
-/// Blocks and robust loss of a view.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
-#[repr(C)]
-pub(super) struct Judged {
-    /// 1/c² of the robust loss: 0 for an infinite scale, negative for an excluded view.
-    pub(super) scale: f32,
-    pub(super) share: f32,
-    /// As in [`Region`].
-    pub(super) first_block: u32,
-    pub(super) blocks: u32,
 }
 
 /// An entry: a weight in single precision whose lowest eight bits are its place in the patch's list.
@@ -292,33 +368,6 @@ pub(super) fn box_weights(words: &[u32], texels: u32) -> Vec<f32> {
 #[cfg(test)]
 pub(super) fn entry_parts(entry: u32) -> (f32, u32) {
     (f32::from_bits(entry & !PLACE), entry & PLACE)
-}
-
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-pub(super) struct Texels {
-    pub(super) size: u32,
-    pub(super) count: u32,
-    pub(super) groups: u32,
-    pub(super) stride: u32,
-    pub(super) smoothness: f32,
-    pub(super) seam_ratio: f32,
-    /// 1 where only the rows of the subset exist.
-    pub(super) narrowed: u32,
-}
-
-/// Scalars of one channel's solver. The host never reads them; the type is here for its layout.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-pub(super) struct Scalars {
-    pub(super) alpha: f32,
-    pub(super) beta: f32,
-    pub(super) rz: f32,
-    pub(super) smoothness: f32,
-    pub(super) reach_x: i32,
-    pub(super) reach_p: i32,
-    pub(super) unused_0: u32,
-    pub(super) unused_1: u32,
 }
 
 /// Workgroups for `count` texels. Each invocation takes every n-th texel.

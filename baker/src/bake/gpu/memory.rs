@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 
 use rayon::prelude::*;
+use wgpu::BufferUsages as Usages;
 
 use super::batch::Batch;
 use super::device::{Device, GpuError};
@@ -21,34 +22,38 @@ pub(super) struct Budget {
     peak: AtomicU64,
 }
 
-/// A buffer or texture that counts against the budget while it lives.
+/// Bytes that count against a budget until they are dropped.
 #[derive(Debug)]
-pub(super) struct Held<T> {
-    pub(super) item: T,
+struct Share {
     bytes: u64,
     budget: Arc<Budget>,
 }
 
-impl<T> Drop for Held<T> {
+impl Drop for Share {
     fn drop(&mut self) {
         self.budget.in_use.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
+/// A buffer or texture that counts against the budget while it lives.
+#[derive(Debug)]
+pub(super) struct Held<T> {
+    pub(super) item: T,
+    share: Share,
+}
+
 impl<T> Held<T> {
     pub(super) fn bytes(&self) -> u64 {
-        self.bytes
+        self.share.bytes
     }
 }
 
 pub(super) type Buffer = Held<wgpu::Buffer>;
 
 /// Read and written by stages; filled or read back by the host.
-pub(super) const STORAGE: wgpu::BufferUsages = wgpu::BufferUsages::STORAGE
-    .union(wgpu::BufferUsages::COPY_DST)
-    .union(wgpu::BufferUsages::COPY_SRC);
-pub(super) const UNIFORM: wgpu::BufferUsages =
-    wgpu::BufferUsages::UNIFORM.union(wgpu::BufferUsages::COPY_DST);
+pub(super) const STORAGE: Usages =
+    (Usages::STORAGE.union(Usages::COPY_DST)).union(Usages::COPY_SRC);
+pub(super) const UNIFORM: Usages = Usages::UNIFORM.union(Usages::COPY_DST);
 
 impl Budget {
     pub(super) fn new(cap: u64, binding: u64) -> Arc<Self> {
@@ -77,19 +82,28 @@ impl Budget {
     }
 
     /// Counts `bytes` as used, or fails if they exceed the budget.
-    fn take(&self, what: &str, bytes: u64) -> Result<(), GpuError> {
+    fn take(self: &Arc<Self>, what: &str, bytes: u64) -> Result<Share, GpuError> {
         let left = self.left();
         if bytes > left {
             let why = format!("{left} bytes are left of a budget of {}", self.cap);
-            return Err(GpuError::OutOfMemory {
-                what: what.to_owned(),
-                bytes,
-                why,
-            });
+            return Err(GpuError::out_of_memory(what, bytes, why));
         }
         let now = self.in_use.fetch_add(bytes, Ordering::Relaxed) + bytes;
         self.peak.fetch_max(now, Ordering::Relaxed);
-        Ok(())
+        Ok(Share {
+            bytes,
+            budget: Arc::clone(self),
+        })
+    }
+
+    /// Size of a buffer that is to hold `bytes` bytes, if a binding can hold it.
+    fn buffer_bytes(&self, label: &str, bytes: u64, usage: Usages) -> Result<u64, GpuError> {
+        let bytes = bytes.max(16).next_multiple_of(16);
+        if usage.contains(Usages::STORAGE) && bytes > self.binding {
+            let why = format!("a binding holds {} bytes here", self.binding);
+            return Err(GpuError::out_of_memory(label, bytes, why));
+        }
+        Ok(bytes)
     }
 }
 
@@ -104,7 +118,7 @@ pub(super) trait Maker {
         &self,
         label: &str,
         bytes: u64,
-        usage: wgpu::BufferUsages,
+        usage: Usages,
     ) -> Result<Held<Self::Buffer>, GpuError>;
 
     /// Makes a texture to draw to and to read from.
@@ -116,12 +130,6 @@ pub(super) trait Maker {
     ) -> Result<Held<Self::Target>, GpuError>;
 }
 
-#[derive(Clone, Copy, Debug)]
-pub(super) struct OnDevice<'a> {
-    pub(super) device: &'a Device,
-    pub(super) budget: &'a Arc<Budget>,
-}
-
 /// Counts only.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Counted<'a>(pub(super) &'a Arc<Budget>);
@@ -130,14 +138,9 @@ impl Maker for Counted<'_> {
     type Buffer = ();
     type Target = ();
 
-    fn buffer(
-        &self,
-        label: &str,
-        bytes: u64,
-        usage: wgpu::BufferUsages,
-    ) -> Result<Held<()>, GpuError> {
-        let bytes = buffer_bytes(self.0, label, bytes, usage)?;
-        counted(self.0, label, bytes)
+    fn buffer(&self, label: &str, bytes: u64, usage: Usages) -> Result<Held<()>, GpuError> {
+        let share = (self.0).take(label, self.0.buffer_bytes(label, bytes, usage)?)?;
+        Ok(Held { item: (), share })
     }
 
     fn target(
@@ -146,64 +149,55 @@ impl Maker for Counted<'_> {
         edge: u32,
         _format: wgpu::TextureFormat,
     ) -> Result<Held<()>, GpuError> {
-        counted(self.0, label, target_bytes(edge))
+        let share = self.0.take(label, target_bytes(edge))?;
+        Ok(Held { item: (), share })
     }
-}
-
-fn counted(budget: &Arc<Budget>, label: &str, bytes: u64) -> Result<Held<()>, GpuError> {
-    budget.take(label, bytes)?;
-    Ok(Held {
-        item: (),
-        bytes,
-        budget: Arc::clone(budget),
-    })
-}
-
-/// Size of a buffer that is to hold `bytes` bytes, if a binding can hold it.
-fn buffer_bytes(
-    budget: &Budget,
-    label: &str,
-    bytes: u64,
-    usage: wgpu::BufferUsages,
-) -> Result<u64, GpuError> {
-    let bytes = bytes.max(16).next_multiple_of(16);
-    if usage.contains(wgpu::BufferUsages::STORAGE) && bytes > budget.binding {
-        let why = format!("a binding holds {} bytes here", budget.binding);
-        return Err(GpuError::OutOfMemory {
-            what: label.to_owned(),
-            bytes,
-            why,
-        });
-    }
-    Ok(bytes)
 }
 
 fn target_bytes(edge: u32) -> u64 {
     u64::from(edge) * u64::from(edge) * 4
 }
 
+/// A device, and the budget that counts what is made on it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OnDevice<'a> {
+    pub(super) device: &'a Device,
+    pub(super) budget: &'a Arc<Budget>,
+}
+
+impl<'a> OnDevice<'a> {
+    pub(super) fn new(device: &'a Device, budget: &'a Arc<Budget>) -> Self {
+        Self { device, budget }
+    }
+
+    fn held<T>(
+        self,
+        what: &str,
+        bytes: u64,
+        make: impl FnOnce(&wgpu::Device) -> T,
+    ) -> Result<Held<T>, GpuError> {
+        let share = self.budget.take(what, bytes)?;
+        let made = self.device.scoped(|| make(&self.device.device));
+        self.device.check()?;
+        // wgpu reports a buffer beyond the adapter's bounds as a validation error; here it counts as lack of memory.
+        let item = made.map_err(|error| GpuError::out_of_memory(what, bytes, error.to_string()))?;
+        Ok(Held { item, share })
+    }
+}
+
 impl Maker for OnDevice<'_> {
     type Buffer = wgpu::Buffer;
     type Target = wgpu::TextureView;
 
-    fn buffer(
-        &self,
-        label: &str,
-        bytes: u64,
-        usage: wgpu::BufferUsages,
-    ) -> Result<Buffer, GpuError> {
-        let Self { device, budget } = *self;
-        let bytes = buffer_bytes(budget, label, bytes, usage)?;
-        held(device, budget, label, bytes, || {
-            device.scoped(|| {
-                device.device.create_buffer(&wgpu::BufferDescriptor {
-                    label: Some(label),
-                    size: bytes,
-                    usage,
-                    mapped_at_creation: false,
-                })
-            })
-        })
+    fn buffer(&self, label: &str, bytes: u64, usage: Usages) -> Result<Buffer, GpuError> {
+        let size = self.budget.buffer_bytes(label, bytes, usage)?;
+        let descriptor = wgpu::BufferDescriptor {
+            label: Some(label),
+            size,
+            usage,
+            mapped_at_creation: false,
+        };
+        self.held(label, size, |device| device.create_buffer(&descriptor))
     }
 
     fn target(
@@ -212,26 +206,23 @@ impl Maker for OnDevice<'_> {
         edge: u32,
         format: wgpu::TextureFormat,
     ) -> Result<Held<wgpu::TextureView>, GpuError> {
-        let Self { device, budget } = *self;
-        held(device, budget, label, target_bytes(edge), || {
-            device.scoped(|| {
-                let texture = device.device.create_texture(&wgpu::TextureDescriptor {
-                    label: Some(label),
-                    size: wgpu::Extent3d {
-                        width: edge,
-                        height: edge,
-                        depth_or_array_layers: 1,
-                    },
-                    mip_level_count: 1,
-                    sample_count: 1,
-                    dimension: wgpu::TextureDimension::D2,
-                    format,
-                    usage: wgpu::TextureUsages::RENDER_ATTACHMENT
-                        | wgpu::TextureUsages::TEXTURE_BINDING,
-                    view_formats: &[],
-                });
-                texture.create_view(&wgpu::TextureViewDescriptor::default())
-            })
+        let descriptor = wgpu::TextureDescriptor {
+            label: Some(label),
+            size: wgpu::Extent3d {
+                width: edge,
+                height: edge,
+                depth_or_array_layers: 1,
+            },
+            mip_level_count: 1,
+            sample_count: 1,
+            dimension: wgpu::TextureDimension::D2,
+            format,
+            usage: wgpu::TextureUsages::RENDER_ATTACHMENT | wgpu::TextureUsages::TEXTURE_BINDING,
+            view_formats: &[],
+        };
+        self.held(label, target_bytes(edge), |device| {
+            let texture = device.create_texture(&descriptor);
+            texture.create_view(&wgpu::TextureViewDescriptor::default())
         })
     }
 }
@@ -286,38 +277,6 @@ pub(super) fn write_planes(
     device.check()
 }
 
-fn held<T>(
-    device: &Device,
-    budget: &Arc<Budget>,
-    what: &str,
-    bytes: u64,
-    make: impl FnOnce() -> Result<T, wgpu::Error>,
-) -> Result<Held<T>, GpuError> {
-    budget.take(what, bytes)?;
-    let made = make();
-    if let Err(failed) = device.check() {
-        budget.in_use.fetch_sub(bytes, Ordering::Relaxed);
-        return Err(failed);
-    }
-    match made {
-        Ok(item) => Ok(Held {
-            item,
-            bytes,
-            budget: Arc::clone(budget),
-        }),
-        Err(error) => {
-            budget.in_use.fetch_sub(bytes, Ordering::Relaxed);
-            // wgpu reports a buffer beyond the adapter's bounds as a validation error; here it counts as lack of
-            // memory.
-            Err(GpuError::OutOfMemory {
-                what: what.to_owned(),
-                bytes,
-                why: error.to_string(),
-            })
-        }
-    }
-}
-
 /// Buffers that the host reads from. Each piece brings the device's count of its work along.
 #[derive(Debug)]
 pub(super) struct Staging<B = wgpu::Buffer> {
@@ -342,7 +301,7 @@ impl<B> Staging<B> {
     ) -> Result<Self, GpuError> {
         const PIECE: usize = 8 << 20;
         let piece = (PIECE / buffers).min(bytes);
-        let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
+        let usage = Usages::MAP_READ | Usages::COPY_DST;
         let room = (piece * buffers) as u64 + tally::BYTES;
         let half = |_| make.buffer("read-back", room, usage);
         let halves = (0..if bytes > piece { 2 } else { 1 }).map(half);
@@ -356,30 +315,24 @@ impl<B> Staging<B> {
 /// Reads the first `count` numbers of `from`, after all work submitted so far. Fails unless that was all done
 /// ([`Coming::arrive`]).
 pub(super) fn read_as<T: bytemuck::Pod>(
+    on: OnDevice<'_>,
+    from: &Buffer,
+    count: usize,
+) -> Result<Vec<T>, GpuError> {
+    let staging = Staging::made(&on, 1, count * size_of::<T>())?;
+    read_through(on.device, &staging, from, count)
+}
+
+/// [`read_as`] through `staging`, which may be made for more buffers.
+pub(super) fn read_through<T: bytemuck::Pod>(
     device: &Device,
-    budget: &Arc<Budget>,
+    staging: &Staging,
     from: &Buffer,
     count: usize,
 ) -> Result<Vec<T>, GpuError> {
     let mut out = vec![T::zeroed(); count];
     let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut out);
-    let staging = Staging::made(&OnDevice { device, budget }, 1, bytes.len())?;
-    read_pieces(device, &staging, &[from], bytes.len(), |start, data| {
-        bytes[start..start + data.len()].copy_from_slice(data);
-    })?;
-    Ok(out)
-}
-
-/// [`read_as`] of a plane, through `staging` made for four.
-pub(super) fn read_plane(
-    device: &Device,
-    staging: &Staging,
-    plane: &Buffer,
-    count: usize,
-) -> Result<Vec<f32>, GpuError> {
-    let mut out = vec![0.0; count];
-    let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut out);
-    read_pieces(device, staging, &[plane], count * 4, |start, data| {
+    read_pieces(device, staging, &[from], bytes.len(), |start, data| {
         bytes[start..start + data.len()].copy_from_slice(data);
     })?;
     Ok(out)
@@ -483,15 +436,10 @@ pub(super) struct Question {
 
 impl Question {
     /// Asks for the first `count` words of `from`, as they will be after everything submitted so far.
-    pub(super) fn ask(
-        device: &Device,
-        budget: &Arc<Budget>,
-        from: &Buffer,
-        count: usize,
-    ) -> Result<Self, GpuError> {
+    pub(super) fn ask(on: OnDevice<'_>, from: &Buffer, count: usize) -> Result<Self, GpuError> {
         let bytes = count * size_of::<u32>();
-        let staging = Staging::made(&OnDevice { device, budget }, 1, bytes)?;
-        let coming = Coming::send(device, &[from], (0, bytes as u64), staging.first())?;
+        let staging = Staging::made(&on, 1, bytes)?;
+        let coming = Coming::send(on.device, &[from], (0, bytes as u64), staging.first())?;
         Ok(Self { staging, coming })
     }
 

@@ -7,11 +7,12 @@ use rayon::prelude::*;
 
 use super::device::{Device, GpuError};
 use super::error::under_way;
-use super::fit::{Expected, Options, Preallocated};
+use super::fit::{Expected, Options, Preallocated, bounds, row_memory, words};
 use super::raster::{Drawing, Way};
 use super::row_store::rows_layout;
 use super::shaders::{AVERAGE, MULTILEVEL, NORMAL, REGULARISE, RESIDUAL, ROW_BINS, SOLVE, Shader};
 use super::stage::Compiled;
+use super::tiles::Bounds;
 
 /// The stages after the footprints.
 #[derive(Debug)]
@@ -52,15 +53,24 @@ impl Pipelines {
 
     /// Preallocates what the fit of views will surely need while their mesh is not there yet. Errors are not reported
     /// here: the next use of the device reports them.
-    pub fn foresee(&mut self, options: &Options, expected: Expected) {
+    pub fn preallocate(&mut self, options: &Options, expected: Expected) {
         let preallocated = under_way("the first buffers", || {
             Preallocated::make(&self.device, self.taps, options, expected)
         });
         self.preallocated = preallocated.ok().flatten();
     }
 
+    /// Preallocated bytes.
     pub(super) fn made(&self) -> u64 {
         self.preallocated.as_ref().map_or(0, Preallocated::bytes)
+    }
+
+    /// Whether a window of `texels` texels in rows of `size` leaves memory for rows, beside `others` and its tiles.
+    pub(super) fn fit(&self, options: &Options, size: u32, texels: usize, others: u64) -> bool {
+        let budget = bounds(&self.device, options, self.made());
+        let bounds = Bounds::new(self.drawing.way, &self.device.limits, &budget, self.taps);
+        let pool = words(&budget, size, texels);
+        bounds.shape(pool, 1.0).is_ok() && row_memory(&budget, bounds, size, texels, others).all > 0
     }
 
     /// Compiles the stages for `taps`² samples a pixel and a space of their average.
@@ -99,42 +109,36 @@ impl Pipelines {
             .par_iter()
             .map(|shader| under_way(shader.name, || shader.compile(&device, &rows, taps, blend)))
             .collect();
-        let (mut stages, mut failed) = (Vec::new(), None);
-        for stage in all {
-            match stage {
-                Ok(stage) => stages.push(stage),
-                Err(error) => failed = failed.or(Some(error)),
-            }
-        }
-        let pipeline = match (failed, stages.first()) {
-            (None, Some(raster)) => way.pipeline(&device, raster),
-            (Some(error), _) => Err(error),
-            (None, None) => Err(device.lost("a stage is missing")),
-        };
-        let stages = <[Compiled; 9]>::try_from(stages);
-        let checked = pipeline.and_then(|pipeline| device.check().map(|()| pipeline));
-        let (
-            [
-                raster,
-                footprint,
-                row_bins,
-                average,
-                residual,
-                normal,
-                regularise,
-                multilevel,
-                solve,
-            ],
-            pipeline,
-        ) = match (stages, checked) {
+        let mut failed = Ok(());
+        let mut keep_first =
+            |error| failed = std::mem::replace(&mut failed, Ok(())).and(Err(error));
+        let stages: Vec<Compiled> = (all.into_iter())
+            .filter_map(|stage| stage.map_err(&mut keep_first).ok())
+            .collect();
+        let pipeline = failed.and_then(|()| {
+            let pipeline = way.pipeline(&device, &stages[0])?;
+            device.check().map(|()| pipeline)
+        });
+        let (stages, pipeline) = match (<[Compiled; 9]>::try_from(stages), pipeline) {
             (Ok(stages), Ok(pipeline)) => (stages, pipeline),
-            (stages, Err(error)) => {
+            (stages, failed) => {
+                let missing = device.lost("a stage is missing");
                 // On a broken device destructors block or crash. The end of the process frees the memory.
                 Box::leak(Box::new((stages, rows, device)));
-                return Err(error);
+                return Err(failed.err().unwrap_or(missing));
             }
-            (Err(_), Ok(_)) => return Err(device.lost("a stage is missing")),
         };
+        let [
+            raster,
+            footprint,
+            row_bins,
+            average,
+            residual,
+            normal,
+            regularise,
+            multilevel,
+            solve,
+        ] = stages;
         let drawing = Drawing {
             way,
             stage: raster,

@@ -4,15 +4,13 @@
 //! (lavapipe's 128 MiB); four channels together would need 256 MiB. At 8192² it has 256 MiB, which real GPUs bind.
 //! Stages over rows bind three channels of a quantity, stages over texels all planes.
 
-use std::sync::Arc;
-
 use super::batch::Batch;
 use super::device::{Device, GpuError};
 use super::layout::{Scalars, TALLY_WORDS, TEXEL_LANES, Texels, texel_groups};
-use super::memory::{Budget, Buffer, Held, Maker, OnDevice, STORAGE, UNIFORM, write};
-use super::stage::{Compiled, bind};
-use crate::bake::multilevel;
-use crate::bake::window::Window;
+use super::memory::{Buffer, Held, Maker, OnDevice, STORAGE, UNIFORM, write};
+use super::stage::{Compiled, bind_buffers};
+use crate::bake::plan::window::Window;
+use crate::bake::solve::multilevel;
 
 pub(super) type Colour<B = wgpu::Buffer> = [Held<B>; 3];
 
@@ -160,14 +158,10 @@ impl Planes<()> {
 }
 
 impl Planes {
-    pub(super) fn new(
-        device: &Device,
-        budget: &Arc<Budget>,
-        window: &Window,
-        room: usize,
-    ) -> Result<Self, GpuError> {
-        let planes = Self::made(&OnDevice { device, budget }, window, room)?;
-        planes.set_strength(device, 0.0, 0.0, false);
+    /// [`Self::made`] on a device, without smoothness.
+    pub(super) fn new(on: OnDevice<'_>, window: &Window, room: usize) -> Result<Self, GpuError> {
+        let planes = Self::made(&on, window, room)?;
+        planes.set_strength(on.device, 0.0, 0.0, false);
         Ok(planes)
     }
 
@@ -233,10 +227,7 @@ impl Planes {
         buffers.extend(&self.lambda);
         buffers.extend([&self.trusted, &self.links, &self.partials, &self.scalars]);
         buffers.extend(&self.coarse);
-        let resources: Vec<_> = (buffers.into_iter())
-            .map(|buffer| buffer.item.as_entire_binding())
-            .collect();
-        bind(device, "solve", &stage.layout, &resources)
+        bind_buffers(device, "solve", &stage.layout, &buffers)
     }
 
     /// Group 1 of `normal`: reads `v`, sums into `out`.
@@ -247,70 +238,27 @@ impl Planes {
         v: &Colour,
         out: &Colour,
     ) -> wgpu::BindGroup {
-        let buffers = [
-            &self.texels,
-            &v[0],
-            &v[1],
-            &v[2],
-            &out[0],
-            &out[1],
-            &out[2],
-            &self.exponents,
-            &self.scalars,
-            &self.trusted,
-        ];
-        bind(
-            device,
-            "normal",
-            &stage.layout,
-            &buffers.map(|buffer| buffer.item.as_entire_binding()),
-        )
+        let mut buffers = vec![&self.texels];
+        buffers.extend(v.iter().chain(out));
+        buffers.extend([&self.exponents, &self.scalars, &self.trusted]);
+        bind_buffers(device, "normal", &stage.layout, &buffers)
     }
 
     /// Group 1 of `average`, which borrows the solver's planes for its sums.
     pub(super) fn average_group(&self, device: &Device, stage: &Compiled) -> wgpu::BindGroup {
-        let [x_r, x_g, x_b] = &self.x;
-        let [r_r, r_g, r_b] = &self.r;
-        let buffers = [
-            &self.texels,
-            &self.counts,
-            r_r,
-            r_g,
-            r_b,
-            &self.q[0],
-            x_r,
-            x_g,
-            x_b,
-            &self.weight,
-        ];
-        bind(
-            device,
-            "average",
-            &stage.layout,
-            &buffers.map(|buffer| buffer.item.as_entire_binding()),
-        )
+        let mut buffers = vec![&self.texels, &self.counts];
+        buffers.extend(self.r.iter().chain([&self.q[0]]));
+        buffers.extend(self.x.iter().chain([&self.weight]));
+        bind_buffers(device, "average", &stage.layout, &buffers)
     }
 
     /// Group 1 of `deviation`, which borrows the solver's planes: sums in the first two of `r`, the result in the first
     /// of `q`.
     pub(super) fn deviation_group(&self, device: &Device, stage: &Compiled) -> wgpu::BindGroup {
-        let [x_r, x_g, x_b] = &self.x;
-        let buffers = [
-            &self.texels,
-            x_r,
-            x_g,
-            x_b,
-            &self.counts,
-            &self.r[0],
-            &self.r[1],
-            &self.q[0],
-        ];
-        bind(
-            device,
-            "deviation",
-            &stage.layout,
-            &buffers.map(|buffer| buffer.item.as_entire_binding()),
-        )
+        let mut buffers = vec![&self.texels];
+        buffers.extend(self.x.iter().chain([&self.counts]));
+        buffers.extend(self.r[..2].iter().chain([&self.q[0]]));
+        bind_buffers(device, "deviation", &stage.layout, &buffers)
     }
 }
 

@@ -4,16 +4,21 @@
 //! The graphics pipeline of a data-centre GPU has few units. An NVIDIA H200 draws 4 million samples in 1.0-1.35 ms
 //! however few the triangles are, and finds them in compute in a tenth of that.
 
-use std::sync::Arc;
-
 use super::batch::Batch;
-use super::device::{Device, GpuError};
-use super::layout::{GROUPS_ACROSS, REGIONS, Region, TRIANGLE_LANES};
-use super::memory::{Budget, Buffer, Held, Maker, OnDevice, STORAGE, write};
+use super::device::{ATOMICS, Device, GpuError};
+use super::layout::{GROUPS_ACROSS, PIXELS, REGIONS, Region, TRIANGLE_LANES};
+use super::memory::{Buffer, Held, Maker, OnDevice, STORAGE, write};
 use super::shaders::{FOOTPRINT_DRAWN, FOOTPRINT_NEAREST, NEAREST, RASTER, Shader};
-use super::stage::{Compiled, bind};
-use super::tiles::{PIXELS, Shape};
-use crate::bake::scene::Scene;
+use super::stage::{Compiled, bind_buffers};
+use crate::bake::model::scene::Scene;
+
+/// Limits of a tile, or of a part of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Shape {
+    pub(super) blocks: u32,
+    /// Largest edge of its region in pixels, a multiple of the edge of a block.
+    pub(super) region: u32,
+}
 
 /// How a device finds the nearest triangles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,9 +62,6 @@ impl Way {
         }
     }
 }
-
-pub(super) const ATOMICS: wgpu::Features =
-    wgpu::Features::SHADER_INT64.union(wgpu::Features::SHADER_INT64_ATOMIC_MIN_MAX);
 
 /// Bytes of an indirect dispatch's three numbers.
 const GROUPS: u64 = 12;
@@ -155,22 +157,20 @@ pub(super) fn mesh<M: Maker>(make: &M, scene: &Scene) -> Result<[Held<M::Buffer>
 }
 
 impl Raster {
-    /// Makes a raster for tiles of this shape. `regions` and `places` hold the regions and their listed blocks.
+    /// Makes a raster for tiles of this shape with `taps`² samples a pixel. `regions` and `places` hold the regions and
+    /// their listed blocks.
     pub(super) fn new(
-        device: &Device,
-        budget: &Arc<Budget>,
+        on: OnDevice<'_>,
         drawing: Drawing,
         scene: &Scene,
         [regions, places]: [&Buffer; 2],
-        shape: Shape,
-        taps: u32,
+        (shape, taps): (Shape, u32),
     ) -> Result<Self, GpuError> {
-        let make = OnDevice { device, budget };
-        let mesh = mesh(&make, scene)?;
-        write(device, &mesh[0], &scene.positions);
-        write(device, &mesh[1], &scene.triangles);
+        let mesh = mesh(&on, scene)?;
+        write(on.device, &mesh[0], &scene.positions);
+        write(on.device, &mesh[1], &scene.triangles);
         let triangles = scene.triangles.len() as u32;
-        let samples = Samples::made(&make, drawing.way, (shape, taps), triangles)?;
+        let samples = Samples::made(&on, drawing.way, (shape, taps), triangles)?;
         let mut buffers = vec![regions, &mesh[0], &mesh[1]];
         if let Samples::Words {
             nearest,
@@ -181,11 +181,7 @@ impl Raster {
         {
             buffers.extend([nearest, listed, groups, places]);
         }
-        let resources: Vec<_> = buffers
-            .iter()
-            .map(|buffer| buffer.item.as_entire_binding())
-            .collect();
-        let bind = bind(device, "raster", &drawing.stage.layout, &resources);
+        let bind = bind_buffers(on.device, "raster", &drawing.stage.layout, &buffers);
         Ok(Self {
             drawing,
             taps,
@@ -252,7 +248,7 @@ impl Raster {
         let across = [small.min(GROUPS_ACROSS), small.div_ceil(GROUPS_ACROSS)];
         // Workgroups past the last triangle count as well.
         stage.dispatch_for_each(batch, "small", &self.bind, across, regions)?;
-        stage.dispatch(batch, "arrange", &self.bind, [1, 1], 1)?;
+        stage.dispatch_line(batch, "arrange", &self.bind, 1)?;
         batch
             .encoder()
             .copy_buffer_to_buffer(&groups.item, 0, &dispatched.item, 0, GROUPS);

@@ -89,17 +89,61 @@ pub(super) const ROWS: &[(&str, Kind)] = &[
     ("row_bins", Kind::Read),
 ];
 
-const TALLY_WGSL: &str = include_str!("../tally.wgsl");
-const TILE_WGSL: &str = include_str!("../tile.wgsl");
-const PATCH_WGSL: &str = include_str!("../patch.wgsl");
-const ROWS_WGSL: &str = include_str!("../rows.wgsl");
-const NEAR_WGSL: &str = include_str!("../near.wgsl");
-const TEXELS_WGSL: &str = include_str!("../texels.wgsl");
-const DISPLAY_WGSL: &str = include_str!("../display.wgsl");
+/// Layout of a group of these bindings.
+pub(super) fn bind_layout(
+    device: &wgpu::Device,
+    label: &str,
+    bindings: &[(&str, Kind)],
+) -> wgpu::BindGroupLayout {
+    let buffer = |ty| wgpu::BindingType::Buffer {
+        ty,
+        has_dynamic_offset: false,
+        min_binding_size: None,
+    };
+    let texture = |sample_type| wgpu::BindingType::Texture {
+        sample_type,
+        view_dimension: wgpu::TextureViewDimension::D2,
+        multisampled: false,
+    };
+    let entries: Vec<_> = (0..)
+        .zip(bindings)
+        .map(|(binding, (_, kind))| wgpu::BindGroupLayoutEntry {
+            binding,
+            visibility: match kind {
+                // The vertex stage reads these two kinds as well.
+                Kind::Uniform | Kind::Read => {
+                    wgpu::ShaderStages::COMPUTE | wgpu::ShaderStages::VERTEX
+                }
+                Kind::Write | Kind::Ids => wgpu::ShaderStages::COMPUTE,
+            },
+            ty: match kind {
+                Kind::Uniform => buffer(wgpu::BufferBindingType::Uniform),
+                Kind::Read => buffer(wgpu::BufferBindingType::Storage { read_only: true }),
+                Kind::Write => buffer(wgpu::BufferBindingType::Storage { read_only: false }),
+                Kind::Ids => texture(wgpu::TextureSampleType::Uint),
+            },
+            count: None,
+        })
+        .collect();
+    let descriptor = wgpu::BindGroupLayoutDescriptor {
+        label: Some(label),
+        entries: &entries,
+    };
+    device.create_bind_group_layout(&descriptor)
+}
+
+const TALLY_WGSL: &str = include_str!("shaders/tally.wgsl");
+const TILE_WGSL: &str = include_str!("shaders/tile.wgsl");
+const PATCH_WGSL: &str = include_str!("shaders/patch.wgsl");
+const ROWS_WGSL: &str = include_str!("shaders/rows.wgsl");
+const NEAR_WGSL: &str = include_str!("shaders/near.wgsl");
+const NEAR_TEXELS_WGSL: &str = include_str!("shaders/near_texels.wgsl");
+const TEXELS_WGSL: &str = include_str!("shaders/texels.wgsl");
+const DISPLAY_WGSL: &str = include_str!("shaders/display.wgsl");
 
 pub(super) static RASTER: Shader = Shader {
     name: "raster",
-    text: &[include_str!("../raster.wgsl"), TILE_WGSL],
+    text: &[include_str!("shaders/raster.wgsl"), TILE_WGSL],
     bindings: &[
         ("regions", Kind::Uniform),
         ("positions", Kind::Read),
@@ -110,7 +154,7 @@ pub(super) static RASTER: Shader = Shader {
 
 pub(super) static NEAREST: Shader = Shader {
     name: "nearest",
-    text: &[include_str!("../nearest.wgsl"), TALLY_WGSL, TILE_WGSL],
+    text: &[include_str!("shaders/nearest.wgsl"), TALLY_WGSL, TILE_WGSL],
     bindings: &[
         ("regions", Kind::Uniform),
         ("positions", Kind::Read),
@@ -141,19 +185,19 @@ const fn footprint_bindings(ids: Kind) -> [(&'static str, Kind); 14] {
         ("new_rows", Kind::Write),
         ("new_words", Kind::Write),
         ("squares", Kind::Read),
-        ("marks", Kind::Write),
+        ("visible", Kind::Write),
         ("places", Kind::Read),
     ]
 }
 
-const FOOTPRINT_WGSL: &str = include_str!("../footprint.wgsl");
+const FOOTPRINT_WGSL: &str = include_str!("shaders/footprint.wgsl");
 
 /// Footprints of what [`RASTER`] drew.
 pub(super) static FOOTPRINT_DRAWN: Shader = Shader {
     name: "footprint",
     text: &[
         FOOTPRINT_WGSL,
-        include_str!("../ids_drawn.wgsl"),
+        include_str!("shaders/ids_drawn.wgsl"),
         TALLY_WGSL,
         TILE_WGSL,
         PATCH_WGSL,
@@ -167,7 +211,7 @@ pub(super) static FOOTPRINT_NEAREST: Shader = Shader {
     name: "footprint",
     text: &[
         FOOTPRINT_WGSL,
-        include_str!("../ids_nearest.wgsl"),
+        include_str!("shaders/ids_nearest.wgsl"),
         TALLY_WGSL,
         TILE_WGSL,
         PATCH_WGSL,
@@ -178,7 +222,11 @@ pub(super) static FOOTPRINT_NEAREST: Shader = Shader {
 
 pub(super) static ROW_BINS: Shader = Shader {
     name: "row_bins",
-    text: &[include_str!("../row_bins.wgsl"), TALLY_WGSL, PATCH_WGSL],
+    text: &[
+        include_str!("shaders/row_bins.wgsl"),
+        TALLY_WGSL,
+        PATCH_WGSL,
+    ],
     bindings: &[
         ("ordering", Kind::Uniform),
         ("rows", Kind::Read),
@@ -201,7 +249,7 @@ pub(super) static ROW_BINS: Shader = Shader {
 pub(super) static AVERAGE: Shader = Shader {
     name: "average",
     text: &[
-        include_str!("../average.wgsl"),
+        include_str!("shaders/average.wgsl"),
         TALLY_WGSL,
         PATCH_WGSL,
         ROWS_WGSL,
@@ -229,11 +277,12 @@ pub(super) static AVERAGE: Shader = Shader {
 pub(super) static RESIDUAL: Shader = Shader {
     name: "residual",
     text: &[
-        include_str!("../residual.wgsl"),
+        include_str!("shaders/residual.wgsl"),
         TALLY_WGSL,
         PATCH_WGSL,
         ROWS_WGSL,
         NEAR_WGSL,
+        NEAR_TEXELS_WGSL,
         DISPLAY_WGSL,
     ],
     bindings: &[
@@ -248,18 +297,19 @@ pub(super) static RESIDUAL: Shader = Shader {
         ("survey", Over::Rows),
         ("survey_kept", Over::Rows),
         ("reweigh", Over::Rows),
-        ("reweigh_again", Over::Rows),
+        ("reweigh_redrawn", Over::Rows),
     ],
 };
 
 pub(super) static DEVIATION: Shader = Shader {
     name: "deviation",
     text: &[
-        include_str!("../deviation.wgsl"),
+        include_str!("shaders/deviation.wgsl"),
         TALLY_WGSL,
         PATCH_WGSL,
         ROWS_WGSL,
         NEAR_WGSL,
+        NEAR_TEXELS_WGSL,
         TEXELS_WGSL,
         DISPLAY_WGSL,
     ],
@@ -279,7 +329,7 @@ pub(super) static DEVIATION: Shader = Shader {
 pub(super) static NORMAL: Shader = Shader {
     name: "normal",
     text: &[
-        include_str!("../normal.wgsl"),
+        include_str!("shaders/normal.wgsl"),
         TALLY_WGSL,
         PATCH_WGSL,
         ROWS_WGSL,
@@ -299,7 +349,7 @@ pub(super) static NORMAL: Shader = Shader {
         ("trusted", Kind::Write),
     ],
     entries: &[
-        ("tie", Over::Rows),
+        ("weigh_seams", Over::Rows),
         ("bound", Over::Rows),
         ("diagonal", Over::Rows),
         ("defect", Over::Rows),
@@ -341,9 +391,9 @@ const PLANES: &[(&str, Kind)] = &[
 pub(super) static REGULARISE: Shader = Shader {
     name: "regularise",
     text: &[
-        include_str!("../regularise.wgsl"),
+        include_str!("shaders/regularise.wgsl"),
         TALLY_WGSL,
-        include_str!("../planes.wgsl"),
+        include_str!("shaders/planes.wgsl"),
         TEXELS_WGSL,
         DISPLAY_WGSL,
     ],
@@ -361,9 +411,9 @@ pub(super) static REGULARISE: Shader = Shader {
 pub(super) static MULTILEVEL: Shader = Shader {
     name: "multilevel",
     text: &[
-        include_str!("../multilevel.wgsl"),
+        include_str!("shaders/multilevel.wgsl"),
         TALLY_WGSL,
-        include_str!("../planes.wgsl"),
+        include_str!("shaders/planes.wgsl"),
         TEXELS_WGSL,
     ],
     bindings: PLANES,
@@ -384,9 +434,9 @@ pub(super) static MULTILEVEL: Shader = Shader {
 pub(super) static SOLVE: Shader = Shader {
     name: "solve",
     text: &[
-        include_str!("../solve.wgsl"),
+        include_str!("shaders/solve.wgsl"),
         TALLY_WGSL,
-        include_str!("../planes.wgsl"),
+        include_str!("shaders/planes.wgsl"),
         TEXELS_WGSL,
     ],
     bindings: PLANES,
@@ -408,7 +458,7 @@ pub(super) static SOLVE: Shader = Shader {
 
 pub(super) static TICK: Shader = Shader {
     name: "tick",
-    text: &[include_str!("../tick.wgsl"), TALLY_WGSL],
+    text: &[include_str!("shaders/tick.wgsl"), TALLY_WGSL],
     bindings: &[],
     entries: &[("tick", Over::Submission)],
 };

@@ -11,7 +11,8 @@ use super::batch::Batch;
 use super::device::{Device, GpuError};
 use super::error::{now, under_way};
 use super::layout::{GROUPS_ACROSS, Patches};
-use super::shaders::{Kind, Over, Shader};
+use super::memory::Buffer;
+use super::shaders::{Over, Shader, bind_layout};
 
 #[derive(Debug)]
 pub(super) struct Compiled {
@@ -19,12 +20,9 @@ pub(super) struct Compiled {
     pub(super) module: wgpu::ShaderModule,
     /// Of group 1.
     pub(super) layout: wgpu::BindGroupLayout,
-    pipelines: EntryPoints,
-    /// Entry points over rows, compiled for bins.
-    over_row_bins: EntryPoints,
+    /// For each kind of [`Patches`]; those for bins are the entry points over rows.
+    pipelines: [BTreeMap<&'static str, Pipeline>; 2],
 }
-
-type EntryPoints = BTreeMap<&'static str, Pipeline>;
 
 #[derive(Debug)]
 struct Pipeline {
@@ -43,148 +41,100 @@ impl Shader {
         blend: Blend,
     ) -> Result<Compiled, GpuError> {
         now(self.name);
-        crate::progress::expect(self.name, crate::pace::PIPELINE);
-        let module = |patches| {
-            device.scoped(|| {
-                let descriptor = wgpu::ShaderModuleDescriptor {
-                    label: Some(self.name),
-                    source: wgpu::ShaderSource::Wgsl(self.source(taps, blend, patches).into()),
-                };
-                // Bounds checks stay on; they cost 4 % of the stages over rows.
-                let checks = wgpu::ShaderRuntimeChecks {
-                    force_loop_bounding: false,
-                    ..wgpu::ShaderRuntimeChecks::checked()
-                };
-                #[expect(
-                    unsafe_code,
-                    reason = "counting every loop's steps costs 20 % of the stages over rows"
-                )]
-                // SAFETY: the shaders are part of this crate, and each of their loops ends. All count up to a number
-                // read beforehand, except the searches of footprint.wgsl in a table that is larger than what is put
-                // into it.
-                unsafe {
-                    device
-                        .device
-                        .create_shader_module_trusted(descriptor, checks)
-                }
-            })
-        };
-        let made = |patches| module(patches).map_err(|error| device.rejected(self.name, error));
-        let module = made(Patches::Listed)?;
-        let row_bins = match self.is_over_rows() {
-            true => Some(made(Patches::RowBins)?),
+        crate::worker::progress::expect(self.name, crate::worker::pace::PIPELINE);
+        let module = |patches| self.module(device, &self.source(taps, blend, patches));
+        let listed = module(Patches::Listed)?;
+        let binned = match self.is_over_rows() {
+            true => Some(module(Patches::RowBins)?),
             false => None,
         };
         let layout = device
             .scoped(|| bind_layout(&device.device, self.name, self.bindings))
             .map_err(|error| device.rejected(self.name, error))?;
-        // Stages over rows clear the workgroup memory that they sum in themselves.
-        let options = wgpu::PipelineCompilationOptions {
-            zero_initialize_workgroup_memory: !self.is_over_rows(),
-            ..wgpu::PipelineCompilationOptions::default()
-        };
-        let pipeline = |module: &wgpu::ShaderModule, entry: &'static str, over: Over| {
-            let groups = [Some(&device.tally().layout), Some(&layout), Some(rows)];
-            // Without gaps: wgpu 30 does not rebind a group that the absence of an earlier group has disturbed.
-            let groups = &groups[..if over == Over::Rows { 3 } else { 2 }];
-            device
-                .scoped(|| {
-                    let layout =
-                        device
-                            .device
-                            .create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
-                                label: Some(entry),
-                                bind_group_layouts: groups,
-                                immediate_size: 0,
-                            });
-                    device
-                        .device
-                        .create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
-                            label: Some(entry),
-                            layout: Some(&layout),
-                            module,
-                            entry_point: Some(entry),
-                            compilation_options: options.clone(),
-                            cache: device.cache(),
-                        })
-                })
-                .map_err(|error| device.rejected(entry, error))
-                .inspect(|_| crate::progress::unit())
-        };
-        // Drivers compile on the calling thread, so this runs in parallel.
-        let listed = (self.entries.iter())
-            .filter(|(_, over)| *over != Over::Graphics)
-            .map(|&(entry, over)| (Patches::Listed, &module, entry, over));
-        let binned = row_bins.iter().flat_map(|module| {
-            let over_rows = self.entries.iter().filter(|(_, over)| *over == Over::Rows);
-            over_rows.map(move |&(entry, over)| (Patches::RowBins, module, entry, over))
+        let computed = (self.entries.iter()).filter(|(_, over)| *over != Over::Graphics);
+        let computed = computed.map(|entry| (Patches::Listed, &listed, entry));
+        let over_rows = self.entries.iter().filter(|(_, over)| *over == Over::Rows);
+        let binned = (binned.iter()).flat_map(|module| {
+            (over_rows.clone()).map(move |entry| (Patches::RowBins, module, entry))
         });
-        let all: Vec<_> = listed.chain(binned).collect();
-        let made: Result<Vec<_>, GpuError> = (all.par_iter())
-            .map(|&(patches, module, entry, over)| {
-                under_way(self.name, || {
-                    Ok((patches, entry, pipeline(module, entry, over)?))
-                })
+        let all: Vec<_> = computed.chain(binned).collect();
+        // Drivers compile on the calling thread, so this runs in parallel.
+        let made = all.par_iter().map(|&(patches, module, &(entry, over))| {
+            under_way(self.name, || {
+                let groups = [Some(&device.tally().layout), Some(&layout), Some(rows)];
+                // Without gaps: wgpu 30 does not rebind a group that the absence of an earlier group has disturbed.
+                let groups = &groups[..if over == Over::Rows { 3 } else { 2 }];
+                let made = self.pipeline(device, module, entry, groups)?;
+                Ok((patches, entry, made))
             })
-            .collect();
-        let mut pipelines = Patches::BOTH.map(|_| BTreeMap::new());
-        for (patches, entry, pipeline) in made? {
+        });
+        let mut pipelines = [BTreeMap::new(), BTreeMap::new()];
+        for (patches, entry, made) in made.collect::<Result<Vec<_>, GpuError>>()? {
             let known = AtomicBool::new(false);
-            let made = pipeline;
             pipelines[patches as usize].insert(entry, Pipeline { made, known });
         }
-        let [pipelines, over_row_bins] = pipelines;
         device.check()?;
         Ok(Compiled {
             shader: self,
-            module,
+            module: listed,
             layout,
             pipelines,
-            over_row_bins,
         })
     }
-}
 
-pub(super) fn bind_layout(
-    device: &wgpu::Device,
-    label: &str,
-    bindings: &[(&str, Kind)],
-) -> wgpu::BindGroupLayout {
-    let buffer = |ty| wgpu::BindingType::Buffer {
-        ty,
-        has_dynamic_offset: false,
-        min_binding_size: None,
-    };
-    let texture = |sample_type| wgpu::BindingType::Texture {
-        sample_type,
-        view_dimension: wgpu::TextureViewDimension::D2,
-        multisampled: false,
-    };
-    let entries: Vec<_> = (0..)
-        .zip(bindings)
-        .map(|(binding, (_, kind))| wgpu::BindGroupLayoutEntry {
-            binding,
-            visibility: match kind {
-                // The vertex stage reads these two kinds as well.
-                Kind::Uniform | Kind::Read => {
-                    wgpu::ShaderStages::COMPUTE | wgpu::ShaderStages::VERTEX
-                }
-                Kind::Write | Kind::Ids => wgpu::ShaderStages::COMPUTE,
-            },
-            ty: match kind {
-                Kind::Uniform => buffer(wgpu::BufferBindingType::Uniform),
-                Kind::Read => buffer(wgpu::BufferBindingType::Storage { read_only: true }),
-                Kind::Write => buffer(wgpu::BufferBindingType::Storage { read_only: false }),
-                Kind::Ids => texture(wgpu::TextureSampleType::Uint),
-            },
-            count: None,
-        })
-        .collect();
-    let descriptor = wgpu::BindGroupLayoutDescriptor {
-        label: Some(label),
-        entries: &entries,
-    };
-    device.create_bind_group_layout(&descriptor)
+    fn module(&self, device: &Device, source: &str) -> Result<wgpu::ShaderModule, GpuError> {
+        let descriptor = wgpu::ShaderModuleDescriptor {
+            label: Some(self.name),
+            source: wgpu::ShaderSource::Wgsl(source.into()),
+        };
+        // Bounds checks stay on; they cost 4 % of the stages over rows.
+        let checks = wgpu::ShaderRuntimeChecks {
+            force_loop_bounding: false,
+            ..wgpu::ShaderRuntimeChecks::checked()
+        };
+        #[expect(
+            unsafe_code,
+            reason = "counting every loop's steps costs 20 % of the stages over rows"
+        )]
+        // SAFETY: the shaders are part of this crate, and each of their loops ends. All count up to a number read
+        // beforehand, except the searches of footprint.wgsl in a table that is larger than what is put into it.
+        let make = || unsafe { (device.device).create_shader_module_trusted(descriptor, checks) };
+        (device.scoped(make)).map_err(|error| device.rejected(self.name, error))
+    }
+
+    fn pipeline(
+        &self,
+        device: &Device,
+        module: &wgpu::ShaderModule,
+        entry: &'static str,
+        groups: &[Option<&wgpu::BindGroupLayout>],
+    ) -> Result<wgpu::ComputePipeline, GpuError> {
+        let layout = wgpu::PipelineLayoutDescriptor {
+            label: Some(entry),
+            bind_group_layouts: groups,
+            immediate_size: 0,
+        };
+        let make = || {
+            let layout = device.device.create_pipeline_layout(&layout);
+            let descriptor = wgpu::ComputePipelineDescriptor {
+                label: Some(entry),
+                layout: Some(&layout),
+                module,
+                entry_point: Some(entry),
+                compilation_options: wgpu::PipelineCompilationOptions {
+                    // Stages over rows clear the workgroup memory that they sum in themselves.
+                    zero_initialize_workgroup_memory: !self.is_over_rows(),
+                    ..wgpu::PipelineCompilationOptions::default()
+                },
+                cache: device.cache(),
+            };
+            device.device.create_compute_pipeline(&descriptor)
+        };
+        let made = device.scoped(make);
+        let made = made.map_err(|error| device.rejected(entry, error))?;
+        crate::worker::progress::unit();
+        Ok(made)
+    }
 }
 
 pub(super) fn bind(
@@ -207,11 +157,53 @@ pub(super) fn bind(
     })
 }
 
+/// [`bind`] of whole buffers.
+pub(super) fn bind_buffers(
+    device: &Device,
+    label: &str,
+    layout: &wgpu::BindGroupLayout,
+    buffers: &[&Buffer],
+) -> wgpu::BindGroup {
+    let resources: Vec<_> = (buffers.iter())
+        .map(|buffer| buffer.item.as_entire_binding())
+        .collect();
+    bind(device, label, layout, &resources)
+}
+
 /// Number of workgroups: across, down and deep, or read from a buffer.
 #[derive(Clone, Copy, Debug)]
-enum Groups<'a> {
+enum Workgroups<'a> {
     Of([u32; 3]),
     In(&'a wgpu::Buffer),
+}
+
+/// One dispatch of an entry point, which adds `units` to the tally.
+#[derive(Clone, Copy, Debug)]
+struct Dispatch<'a> {
+    entry: &'static str,
+    patches: Patches,
+    own: &'a wgpu::BindGroup,
+    rows: Option<&'a wgpu::BindGroup>,
+    groups: Workgroups<'a>,
+    units: u32,
+}
+
+impl<'a> Dispatch<'a> {
+    fn new(
+        entry: &'static str,
+        own: &'a wgpu::BindGroup,
+        groups: Workgroups<'a>,
+        units: u32,
+    ) -> Self {
+        Self {
+            entry,
+            patches: Patches::Listed,
+            own,
+            rows: None,
+            groups,
+            units,
+        }
+    }
 }
 
 impl Compiled {
@@ -221,11 +213,22 @@ impl Compiled {
         batch: &mut Batch<'_>,
         entry: &'static str,
         own: &wgpu::BindGroup,
-        groups: [u32; 2],
+        [across, down]: [u32; 2],
         units: u32,
     ) -> Result<(), GpuError> {
-        let groups = Groups::Of([groups[0], groups[1], 1]);
-        self.record(batch, (&self.pipelines, entry), own, None, groups, units)
+        let groups = Workgroups::Of([across, down, 1]);
+        self.record(batch, Dispatch::new(entry, own, groups, units))
+    }
+
+    /// Records one dispatch of `groups` workgroups in a row, which count themselves.
+    pub(super) fn dispatch_line(
+        &self,
+        batch: &mut Batch<'_>,
+        entry: &'static str,
+        own: &wgpu::BindGroup,
+        groups: u32,
+    ) -> Result<(), GpuError> {
+        self.dispatch(batch, entry, own, [groups, 1], groups)
     }
 
     /// Records dispatches over a pool of rows: of listed patches and of bins, one workgroup each. Together they add
@@ -236,16 +239,20 @@ impl Compiled {
         entry: &'static str,
         own: &wgpu::BindGroup,
         rows: &wgpu::BindGroup,
-        [listed, row_bins]: [u32; 2],
+        counts: [u32; 2],
         units: u32,
     ) -> Result<(), GpuError> {
         let mut units = units;
-        for (pipelines, patches) in [(&self.pipelines, listed), (&self.over_row_bins, row_bins)] {
-            if patches > 0 {
-                let down = patches.div_ceil(GROUPS_ACROSS);
-                let groups = Groups::Of([patches.min(GROUPS_ACROSS), down, 1]);
-                let units = std::mem::take(&mut units);
-                self.record(batch, (pipelines, entry), own, Some(rows), groups, units)?;
+        for (patches, count) in Patches::BOTH.into_iter().zip(counts) {
+            if count > 0 {
+                let down = count.div_ceil(GROUPS_ACROSS);
+                let groups = Workgroups::Of([count.min(GROUPS_ACROSS), down, 1]);
+                let dispatch = Dispatch {
+                    patches,
+                    rows: Some(rows),
+                    ..Dispatch::new(entry, own, groups, std::mem::take(&mut units))
+                };
+                self.record(batch, dispatch)?;
             }
         }
         Ok(())
@@ -260,10 +267,9 @@ impl Compiled {
         [across, down]: [u32; 2],
         regions: u32,
     ) -> Result<(), GpuError> {
-        let groups = [across, down, regions];
-        let units = groups.iter().product();
-        let groups = Groups::Of(groups);
-        self.record(batch, (&self.pipelines, entry), own, None, groups, units)
+        let groups = Workgroups::Of([across, down, regions]);
+        let units = across * down * regions;
+        self.record(batch, Dispatch::new(entry, own, groups, units))
     }
 
     /// Records one dispatch whose size is read from `groups` when it runs. It balances the tally by itself.
@@ -274,25 +280,16 @@ impl Compiled {
         own: &wgpu::BindGroup,
         groups: &wgpu::Buffer,
     ) -> Result<(), GpuError> {
-        let groups = Groups::In(groups);
-        self.record(batch, (&self.pipelines, entry), own, None, groups, 0)
+        self.record(batch, Dispatch::new(entry, own, Workgroups::In(groups), 0))
     }
 
-    fn record(
-        &self,
-        batch: &mut Batch<'_>,
-        (pipelines, entry): (&EntryPoints, &'static str),
-        own: &wgpu::BindGroup,
-        rows: Option<&wgpu::BindGroup>,
-        groups: Groups<'_>,
-        units: u32,
-    ) -> Result<(), GpuError> {
-        let pipeline = pipelines
-            .get(entry)
-            .ok_or_else(|| GpuError::ShaderRejected {
-                stage: entry.to_owned(),
-                text: format!("{} has no such entry point", self.shader.name),
-            })?;
+    fn record(&self, batch: &mut Batch<'_>, dispatch: Dispatch<'_>) -> Result<(), GpuError> {
+        let Dispatch { entry, patches, .. } = dispatch;
+        let pipeline = self.pipelines[patches as usize].get(entry);
+        let pipeline = pipeline.ok_or_else(|| GpuError::ShaderRejected {
+            stage: entry.to_owned(),
+            text: format!("{} has no such entry point", self.shader.name),
+        })?;
         let device = batch.device;
         let tally = device.tally();
         let measured = device
@@ -304,18 +301,18 @@ impl Compiled {
         }
         pass.set_pipeline(&pipeline.made);
         pass.set_bind_group(0, &tally.bind, &[]);
-        pass.set_bind_group(1, own, &[]);
-        if let Some(rows) = rows {
+        pass.set_bind_group(1, dispatch.own, &[]);
+        if let Some(rows) = dispatch.rows {
             pass.set_bind_group(2, rows, &[]);
         }
-        match groups {
-            Groups::Of([x, y, z]) => pass.dispatch_workgroups(x, y, z),
-            Groups::In(buffer) => pass.dispatch_workgroups_indirect(buffer, 0),
+        match dispatch.groups {
+            Workgroups::Of([x, y, z]) => pass.dispatch_workgroups(x, y, z),
+            Workgroups::In(buffer) => pass.dispatch_workgroups_indirect(buffer, 0),
         }
         if let Some((set, [_, end])) = measured {
             pass.write_timestamp(set, end);
         }
-        tally.ask(units);
+        tally.ask(dispatch.units);
         // Software drivers compile at the first dispatch, up to a second each. A submission of its own makes that
         // visible as work, so a fit's stages together do not look like a stall.
         if device.is_software() && !pipeline.known.swap(true, Ordering::Relaxed) {

@@ -9,8 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use proto::job::Blend;
 
 use super::layout::{Patches, TALLY_WORDS};
-use super::shaders::{TALLY, TICK};
-use super::stage::bind_layout;
+use super::shaders::{TALLY, TICK, bind_layout};
 
 /// Bytes of the device's counters.
 pub(super) const BYTES: u64 = (TALLY_WORDS * size_of::<u32>()) as u64;

@@ -16,10 +16,13 @@ use proto::table::{Camera, Mesh, View};
 
 use super::Gpu;
 use super::device::{Device, GpuError, open};
+use super::fit::Fit;
 use super::pipelines::Pipelines;
 use super::raster::Way;
-use crate::bake::backend::Ties;
-use crate::bake::scene::Scene;
+use crate::bake::model::atlas::Atlas;
+use crate::bake::model::rows::{Entry, Rows};
+use crate::bake::model::scene::Scene;
+use crate::bake::solve::backend::{Backend, Ties};
 
 /// An adapter for a test; none only where the environment says so.
 #[expect(
@@ -45,7 +48,7 @@ fn device() -> Option<Device> {
 
 /// A job, and the options of its stages.
 #[derive(Clone, Copy, Debug)]
-struct Options {
+struct Setup {
     taps: u32,
     blend: Blend,
     vram_budget: u64,
@@ -56,7 +59,7 @@ struct Options {
 }
 
 /// Begins a job on a device.
-fn begin(device: Device, scene: Scene, ties: &Ties, options: &Options) -> Result<Gpu, GpuError> {
+fn begin(device: Device, scene: Scene, ties: &Ties, options: &Setup) -> Result<Gpu, GpuError> {
     let job = super::Options {
         vram_budget: options.vram_budget,
         binding_limit: options.binding_limit,
@@ -73,8 +76,8 @@ fn begin(device: Device, scene: Scene, ties: &Ties, options: &Options) -> Result
 }
 
 /// The options of most tests: budgets and bindings as small as their scenes.
-fn options() -> Options {
-    Options {
+fn options() -> Setup {
+    Setup {
         taps: 3,
         blend: Blend::Linear,
         vram_budget: 256 << 20,
@@ -84,10 +87,72 @@ fn options() -> Options {
     }
 }
 
-fn gpu(scene: &Scene, options: &Options) -> Option<Gpu> {
-    device().map(|device| {
-        begin(device, scene.clone(), &Ties::default(), options).expect("a job on the adapter")
-    })
+/// Small pools, and tiles of few blocks.
+fn small() -> Setup {
+    Setup {
+        binding_limit: Some(300 << 10),
+        ..options()
+    }
+}
+
+/// A job without views; none where there is no adapter.
+fn begun(scene: &Scene, ties: &Ties, options: &Setup) -> Option<Gpu> {
+    Some(begin(device()?, scene.clone(), ties, options).expect("a job on the adapter"))
+}
+
+fn gpu(scene: &Scene, options: &Setup) -> Option<Gpu> {
+    begun(scene, &Ties::default(), options)
+}
+
+fn fit(gpu: &Gpu) -> &Fit {
+    gpu.fit.as_ref().expect("alive")
+}
+
+/// Gives it views one by one.
+fn add(backend: &mut dyn Backend, views: &[View]) {
+    for view in views {
+        backend.add_view(view).expect("rows");
+    }
+}
+
+fn no_rows() -> Rows {
+    Rows {
+        starts: vec![0],
+        ..Rows::default()
+    }
+}
+
+/// Appends a row with this colour and pixel.
+fn push(rows: &mut Rows, entries: impl IntoIterator<Item = Entry>, colour: [u8; 4], pixel: u32) {
+    rows.entries.extend(entries);
+    rows.starts.push(rows.entries.len() as u32);
+    rows.colours.push(colour);
+    rows.pixels.push(pixel);
+}
+
+/// The links of a scene's atlas, without seam constraints.
+fn links(scene: &Scene) -> Ties {
+    Ties {
+        links: Atlas::new(scene).links,
+        seams: no_rows(),
+    }
+}
+
+/// A scene of some triangles.
+fn soup(
+    positions: Vec<[f32; 3]>,
+    uvs: Vec<[f32; 2]>,
+    triangles: Vec<[u32; 3]>,
+    size: u32,
+) -> Scene {
+    let mesh = Mesh {
+        surface_vertices: (0..positions.len() as u32).collect(),
+        positions,
+        uvs,
+        triangles,
+        ..Mesh::default()
+    };
+    Scene::new(&mesh, size)
 }
 
 /// Marsaglia's xorshift: the same numbers everywhere.
@@ -105,30 +170,28 @@ impl Random {
 /// A bumpy ball of `rings` × `2·rings` quads, one chart.
 fn ball(rings: u32, size: u32) -> Scene {
     let columns = 2 * rings;
-    let mut mesh = Mesh::default();
+    let (mut positions, mut uvs, mut triangles) = (Vec::new(), Vec::new(), Vec::new());
     for i in 0..=rings {
         for j in 0..=columns {
             let (v, u) = (i as f32 / rings as f32, j as f32 / columns as f32);
             let (theta, phi) = (v * std::f32::consts::PI, u * std::f32::consts::TAU);
             let radius = 1.0 + 0.1 * (5.0 * phi).sin() * (4.0 * theta).sin();
-            mesh.positions.push([
+            positions.push([
                 radius * theta.sin() * phi.cos(),
                 radius * theta.cos(),
                 radius * theta.sin() * phi.sin(),
             ]);
-            mesh.uvs.push([0.02 + 0.96 * u, 0.02 + 0.96 * v]);
+            uvs.push([0.02 + 0.96 * u, 0.02 + 0.96 * v]);
         }
     }
     for i in 0..rings {
         for j in 0..columns {
             let a = i * (columns + 1) + j;
             let b = a + columns + 1;
-            mesh.triangles.push([a, b, a + 1]);
-            mesh.triangles.push([a + 1, b, b + 1]);
+            triangles.extend([[a, b, a + 1], [a + 1, b, b + 1]]);
         }
     }
-    mesh.surface_vertices = (0..mesh.positions.len() as u32).collect();
-    Scene::new(&mesh, size)
+    soup(positions, uvs, triangles, size)
 }
 
 /// A camera at `distance` from the origin that sees the unit ball, `turn` radians around the vertical axis. Its pixels

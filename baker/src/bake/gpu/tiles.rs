@@ -12,21 +12,19 @@
 mod cut;
 mod together;
 
-use std::sync::Arc;
-
 use proto::table::{Camera, View};
 
 use super::batch::Batch;
 use super::device::{Device, GpuError};
-use super::layout::{self, GROUPS_ACROSS};
+use super::layout::{self, GROUPS_ACROSS, PIXELS};
 use super::memory::{Budget, Buffer, Held, Maker, OnDevice, STORAGE, UNIFORM, write};
+pub(super) use super::raster::Shape;
 use super::raster::{Drawing, Raster, WORD, Way};
-use super::row_store;
 use super::stage::{Compiled, bind};
-use crate::bake::backend::BLOCK;
-use crate::bake::scene::Scene;
-use crate::bake::window::Window;
-pub(super) use cut::{Drawn, PIXELS, Part, Shape, parts};
+use crate::bake::model::scene::Scene;
+use crate::bake::plan::window::Window;
+use crate::bake::solve::backend::BLOCK;
+pub(super) use cut::{Drawn, Part, parts};
 pub(super) use together::{Room, Taken, map_words};
 
 /// Possible numbers of blocks of a tile; the largest that fits is taken.
@@ -40,18 +38,18 @@ const USUAL: u64 = 12;
 const REGION: u32 = 1024;
 
 /// A part of a view, and its region except for its place in a tile.
-type Placed = (layout::Region, Part);
+pub(super) type PlacedPart = (layout::Region, Part);
 
 /// A tile as the host keeps it: enough to redraw it.
 #[derive(Debug)]
-pub(super) struct Work {
-    parts: Vec<Placed>,
+pub(super) struct TileWork {
+    parts: Vec<PlacedPart>,
     /// Its pixels in the queue's memory, for the first draw.
     staged: Option<wgpu::QueueWriteBufferView>,
 }
 
-impl Work {
-    fn of(parts: Vec<Placed>) -> Self {
+impl TileWork {
+    fn of(parts: Vec<PlacedPart>) -> Self {
         Self {
             parts,
             staged: None,
@@ -72,21 +70,22 @@ impl Work {
         self.parts.iter().map(|(_, part)| part.counting)
     }
 
-    /// Keeps the first `subdomains` of its parts and returns the others. Staged pixels stay valid: they begin with those of
+    /// Keeps the first `parts` of its parts and returns the others. Staged pixels stay valid: they begin with those of
     /// the parts kept, and the rest is not read.
     pub(super) fn split_off(&mut self, parts: usize) -> Self {
         Self::of(self.parts.split_off(parts))
     }
 
     fn blocks(&self) -> u32 {
-        let of = |(_, part): &Placed| part.corners.len() as u32;
-        self.parts.iter().map(of).sum()
+        (self.parts.iter())
+            .map(|(_, part)| part.corners.len() as u32)
+            .sum()
     }
 
     fn regions(&self) -> Vec<layout::Region> {
         let listed = self.blocks();
         let mut map_at = listed;
-        let mut placed = |&(region, _): &Placed| {
+        let mut placed = |&(region, _): &PlacedPart| {
             let placed = layout::Region {
                 listed,
                 map_at,
@@ -125,13 +124,11 @@ impl Work {
 
     /// Number of pixels of its blocks that lie within their views, counting or not.
     fn units(&self) -> u32 {
-        let of = |(region, part): &Placed| -> u32 {
+        let of = |(region, part): &PlacedPart| -> u32 {
             let end = [0, 1].map(|axis| region.origin[axis] + region.size[axis]);
-            let inside = |corner: &[u32; 2]| -> u32 {
-                [0, 1]
-                    .map(|axis| BLOCK.min(end[axis] - corner[axis]))
-                    .iter()
-                    .product()
+            let inside = |corner: &[u32; 2]| {
+                let [across, down] = [0, 1].map(|axis| BLOCK.min(end[axis] - corner[axis]));
+                across * down
             };
             part.corners.iter().map(inside).sum()
         };
@@ -144,7 +141,7 @@ impl Work {
 }
 
 /// Position of a view among those added, its first block among the blocks of all views, and its blocks across and down.
-pub(super) type Place = (u32, u32, [u32; 2]);
+pub(super) type ViewPlace = (u32, u32, [u32; 2]);
 
 #[derive(Debug)]
 pub(super) struct Tiles {
@@ -161,9 +158,9 @@ pub(super) struct Tiles {
     pixels: Buffer,
     texel_coords: Buffer,
     squares: Buffer,
-    marks: Buffer,
-    /// Number of blocks of all views whose visible blocks are recorded; 0 where none are.
-    marked: u32,
+    visible: Buffer,
+    /// Number of blocks of all views for which `visible` has room; 0 where visible blocks are not recorded.
+    recorded: u32,
 }
 
 /// Number of blocks with `taps`² samples a pixel that fit a pool of `pool` words in the worst case: each lookup on
@@ -219,15 +216,12 @@ impl Bounds {
     /// host splits what does not fit. Where only a `share` of the pixels has rows, tiles may be larger.
     pub(super) fn shape(self, pool: u32, share: f64) -> Result<(Shape, u32), GpuError> {
         let sure = sure_blocks(self.taps, pool).filter(|&blocks| self.fits(blocks));
-        let sure = sure.ok_or_else(|| GpuError::OutOfMemory {
-            what: "the smallest tile".to_owned(),
-            bytes: 0,
-            why: format!(
-                "a pool holds {pool} words here, and a tile {} samples",
-                self.samples
-            ),
+        let sure = sure.ok_or_else(|| {
+            let samples = self.samples;
+            let why = format!("a pool holds {pool} words here, and a tile {samples} samples");
+            GpuError::out_of_memory("the smallest tile", 0, why)
         })?;
-        let most = row_store::bytes_of(row_store::room(pool)) * 3 / 5;
+        let most = layout::Pool::of_words(pool).bytes() * 3 / 5;
         let most = if share < 1.0 {
             most.max(self.most)
         } else {
@@ -288,24 +282,23 @@ pub(super) fn squares<M: Maker>(make: &M, scene: &Scene) -> Result<Held<M::Buffe
     make.buffer("squares", bytes as u64, STORAGE)
 }
 
-/// Visible blocks, and the bits of squares (`marks.rs`).
-pub(super) fn marks<M: Maker>(make: &M, bytes: u64) -> Result<Held<M::Buffer>, GpuError> {
-    make.buffer("marks", bytes, STORAGE)
+/// Visible blocks, and the bits of squares (`visible.rs`).
+pub(super) fn visible<M: Maker>(make: &M, bytes: u64) -> Result<Held<M::Buffer>, GpuError> {
+    make.buffer("visible", bytes, STORAGE)
 }
 
 impl Tiles {
+    /// Makes tiles of a scene with `taps`² samples a pixel, to be drawn into pools of `pool` words.
     pub(super) fn new(
-        device: &Device,
-        budget: &Arc<Budget>,
-        drawing: Drawing,
-        footprint: Compiled,
+        on: OnDevice<'_>,
+        (drawing, footprint): (Drawing, Compiled),
         scene: &Scene,
         taps: u32,
         pool: u32,
     ) -> Result<Self, GpuError> {
-        let bounds = Bounds::new(drawing.way, &device.limits, budget, taps);
+        let (device, make) = (on.device, on);
+        let bounds = Bounds::new(drawing.way, &device.limits, on.budget, taps);
         let (shape, sure) = bounds.shape(pool, scene.window.share())?;
-        let make = OnDevice { device, budget };
         let room = Room::of(drawing.way, shape, scene.triangles.len() as u32);
         let regions = regions(&make)?;
         let [places, pixels] = blocks(&make, shape, room)?;
@@ -313,16 +306,8 @@ impl Tiles {
         write(device, &texel_coords, &scene.texel_coords);
         let squares = squares(&make, scene)?;
         write(device, &squares, scene.window.squares());
-        let marks = marks(&make, 0)?;
-        let raster = Raster::new(
-            device,
-            budget,
-            drawing,
-            scene,
-            [&regions, &places],
-            shape,
-            taps,
-        )?;
+        let visible = visible(&make, 0)?;
+        let raster = Raster::new(on, drawing, scene, [&regions, &places], (shape, taps))?;
         Ok(Self {
             bounds,
             shape,
@@ -336,8 +321,8 @@ impl Tiles {
             pixels,
             texel_coords,
             squares,
-            marks,
-            marked: 0,
+            visible,
+            recorded: 0,
         })
     }
 
@@ -376,7 +361,7 @@ impl Tiles {
                 rows.item.as_entire_binding(),
                 words.item.as_entire_binding(),
                 self.squares.item.as_entire_binding(),
-                self.marks.item.as_entire_binding(),
+                self.visible.item.as_entire_binding(),
                 self.places.item.as_entire_binding(),
             ],
         )
@@ -394,17 +379,18 @@ impl Tiles {
     pub(super) fn renew(&mut self, device: &Device, window: &Window) {
         write(device, &self.squares, window.squares());
         self.window = window.clone();
-        self.marked = 0;
+        self.recorded = 0;
     }
 
     /// Records visible blocks from now on in `visible`, which has room for `blocks` blocks and holds the bits of squares
     /// behind them. Must precede the first pool.
-    pub(super) fn learn(&mut self, marks: Buffer, blocks: u32) {
-        (self.marks, self.marked) = (marks, blocks);
+    pub(super) fn record_visible(&mut self, visible: Buffer, blocks: u32) {
+        (self.visible, self.recorded) = (visible, blocks);
     }
 
-    pub(super) fn learnt(&self) -> Option<(&Buffer, usize)> {
-        (self.marked > 0).then_some((&self.marks, self.marked as usize))
+    /// The visible blocks that are recorded, and their number.
+    pub(super) fn recorded(&self) -> Option<(&Buffer, usize)> {
+        (self.recorded > 0).then_some((&self.visible, self.recorded as usize))
     }
 
     /// Number of views to cut at once, of `count` views with `blocks` blocks on average, `share` of which are drawn.
@@ -412,13 +398,13 @@ impl Tiles {
         self.room.views(blocks, share, count)
     }
 
-    pub(super) fn together(&self, parts: impl IntoIterator<Item = Placed>) -> Vec<Work> {
-        let takes = |(region, part): &Placed| Taken {
+    pub(super) fn together(&self, parts: impl IntoIterator<Item = PlacedPart>) -> Vec<TileWork> {
+        let takes = |(region, part): &PlacedPart| Taken {
             blocks: part.corners.len() as u32,
             map: map_words(region.size),
         };
         let tiles = self.room.together(parts, takes);
-        tiles.into_iter().map(Work::of).collect()
+        tiles.into_iter().map(TileWork::of).collect()
     }
 
     /// Cuts what is `drawn` of a view into parts that fit a tile, without blocks that have no pixel that counts.
@@ -427,9 +413,9 @@ impl Tiles {
         &self,
         view: &View,
         camera: &Camera,
-        (index, first_block, blocks): Place,
+        (index, first_block, blocks): ViewPlace,
         drawn: Drawn<'_>,
-    ) -> Vec<Placed> {
+    ) -> Vec<PlacedPart> {
         let window = &self.window;
         let row = |k: usize| {
             let [x, y, z] = camera.rotation[k];
@@ -454,12 +440,8 @@ impl Tiles {
                 } else {
                     window.core
                 },
-                squares_at: self.marked,
-                listed: 0,
-                map_at: 0,
-                unused_0: 0,
-                unused_1: 0,
-                unused_2: 0,
+                squares_at: self.recorded,
+                ..layout::Region::default()
             };
             (region, part)
         };
@@ -469,12 +451,12 @@ impl Tiles {
             .collect()
     }
 
-    pub(super) fn stage(&self, device: &Device, work: &mut Work) {
+    pub(super) fn stage(&self, device: &Device, work: &mut TileWork) {
         work.staged = self.staged(device, work);
     }
 
     /// Copies a tile's pixels to the queue's memory; none where the queue refuses, as later calls will report.
-    fn staged(&self, device: &Device, work: &Work) -> Option<wgpu::QueueWriteBufferView> {
+    fn staged(&self, device: &Device, work: &TileWork) -> Option<wgpu::QueueWriteBufferView> {
         let bytes: usize = work.pixels().map(<[u8]>::len).sum();
         let size = wgpu::BufferSize::new(bytes as u64);
         let mut staged = device
@@ -489,10 +471,10 @@ impl Tiles {
     }
 
     /// Splits a tile into tiles that fit any pool, with the same regions.
-    pub(super) fn split(&self, work: &Work) -> Vec<Work> {
-        let pieces = |(region, part): &Placed| {
+    pub(super) fn split(&self, work: &TileWork) -> Vec<TileWork> {
+        let pieces = |(region, part): &PlacedPart| {
             let region = *region;
-            let of = move |part| Work::of(vec![(region, part)]);
+            let of = move |part| TileWork::of(vec![(region, part)]);
             part.split(self.sure).map(of).collect::<Vec<_>>()
         };
         work.parts.iter().flat_map(pieces).collect()
@@ -502,7 +484,7 @@ impl Tiles {
     pub(super) fn build(
         &self,
         device: &Device,
-        work: &Work,
+        work: &TileWork,
         staged: Option<wgpu::QueueWriteBufferView>,
         pool: &wgpu::BindGroup,
     ) -> Result<(), GpuError> {

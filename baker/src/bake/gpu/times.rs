@@ -6,8 +6,6 @@ use std::sync::{Mutex, mpsc};
 
 use proto::message::StageTime;
 
-use super::device::{Device, GpuError};
-
 pub(super) const FEATURES: wgpu::Features =
     wgpu::Features::TIMESTAMP_QUERY.union(wgpu::Features::TIMESTAMP_QUERY_INSIDE_PASSES);
 /// Measurements between reads, each of two timestamps: half of what a query set may hold.
@@ -21,15 +19,22 @@ pub(super) struct Times {
     staging: wgpu::Buffer,
     /// Nanoseconds of a tick.
     period: f64,
-    shown: Mutex<Shown>,
+    measured: Mutex<Measured>,
 }
 
 #[derive(Debug, Default)]
-struct Shown {
+struct Measured {
     /// Stages whose timestamps are in the query set, in order.
     open: Vec<&'static str>,
     /// Milliseconds and number of measurements.
     sums: BTreeMap<&'static str, (f64, u32)>,
+}
+
+/// Timestamps on their way to the host, and the stages that they belong to.
+#[derive(Debug)]
+pub(super) struct Pending {
+    stages: Vec<&'static str>,
+    mapped: mpsc::Receiver<Result<(), wgpu::BufferAsyncError>>,
 }
 
 impl Times {
@@ -55,16 +60,16 @@ impl Times {
             ),
             staging: buffer("times", wgpu::BufferUsages::MAP_READ | copied),
             period: f64::from(queue.get_timestamp_period()),
-            shown: Mutex::default(),
+            measured: Mutex::default(),
         }
     }
 
     /// Begins a measurement; returns the queries for its two timestamps, or none if the set is full.
     pub(super) fn measure(&self, stage: &'static str) -> Option<[u32; 2]> {
-        let mut shown = self.shown.lock().ok()?;
-        let first = 2 * shown.open.len() as u32;
+        let mut measured = self.measured.lock().ok()?;
+        let first = 2 * measured.open.len() as u32;
         (first + 1 < 2 * PAIRS).then(|| {
-            shown.open.push(stage);
+            measured.open.push(stage);
             [first, first + 1]
         })
     }
@@ -73,62 +78,65 @@ impl Times {
         &self.set
     }
 
-    /// After a submission: reads the measurements if the set is filling up.
-    pub(super) fn read_if_full(&self, device: &Device) -> Result<(), GpuError> {
-        let full = self
-            .shown
-            .lock()
-            .is_ok_and(|shown| shown.open.len() as u32 > PAIRS / 2);
-        if full { self.read(device) } else { Ok(()) }
+    pub(super) fn are_full(&self) -> bool {
+        (self.measured.lock()).is_ok_and(|measured| measured.open.len() as u32 > PAIRS / 2)
     }
 
-    fn read(&self, device: &Device) -> Result<(), GpuError> {
-        let Ok(mut shown) = self.shown.lock() else {
-            return Ok(());
-        };
-        let count = 2 * shown.open.len() as u32;
+    /// Records that the timestamps so far are copied to where the host reads them; none if there are none.
+    pub(super) fn resolve(&self, encoder: &mut wgpu::CommandEncoder) -> Option<Vec<&'static str>> {
+        let mut measured = self.measured.lock().ok()?;
+        let stages = std::mem::take(&mut measured.open);
+        let count = 2 * stages.len() as u32;
         if count == 0 {
-            return Ok(());
+            return None;
         }
-        let bytes = u64::from(count) * 8;
-        let mut encoder = device.encoder("times");
         encoder.resolve_query_set(&self.set, 0..count, &self.resolved, 0);
+        let bytes = u64::from(count) * 8;
         encoder.copy_buffer_to_buffer(&self.resolved, 0, &self.staging, 0, bytes);
-        device.submit("times", encoder)?;
-        let (sender, receiver) = mpsc::channel();
-        self.staging
-            .map_async(wgpu::MapMode::Read, ..bytes, move |result| {
-                // The receiver outlives the poll below, or the read has already failed.
-                drop(sender.send(result));
-            });
-        device.wait()?;
-        if !matches!(receiver.try_recv(), Ok(Ok(()))) {
-            return Err(device.lost("timestamps were never answered"));
+        Some(stages)
+    }
+
+    /// Asks for the timestamps of `stages` once their copy is submitted.
+    pub(super) fn map(&self, stages: Vec<&'static str>) -> Pending {
+        let (sender, mapped) = mpsc::channel();
+        let bytes = stages.len() as u64 * 16;
+        let answer = move |result| {
+            // The receiver outlives the wait, or the read has already failed.
+            drop(sender.send(result));
+        };
+        (self.staging).map_async(wgpu::MapMode::Read, ..bytes, answer);
+        Pending { stages, mapped }
+    }
+
+    /// Adds the timestamps that the device has been waited for; fails with the reason that there are none.
+    pub(super) fn take(&self, pending: Pending) -> Result<(), String> {
+        let Pending { stages, mapped } = pending;
+        if !matches!(mapped.try_recv(), Ok(Ok(()))) {
+            return Err("timestamps were never answered".to_owned());
         }
-        let mapped = self
-            .staging
-            .get_mapped_range(..bytes)
-            .map_err(|error| device.lost(error.to_string()))?;
-        let ticks: &[u64] = &bytemuck::pod_collect_to_vec::<u8, u64>(&mapped);
-        drop(mapped);
+        let bytes = stages.len() as u64 * 16;
+        let view = self.staging.get_mapped_range(..bytes);
+        let view = view.map_err(|error| error.to_string())?;
+        let ticks = bytemuck::pod_collect_to_vec::<u8, u64>(&view);
+        drop(view);
         self.staging.unmap();
-        let open = std::mem::take(&mut shown.open);
-        for (stage, pair) in open.into_iter().zip(ticks.chunks_exact(2)) {
-            let sum = shown.sums.entry(stage).or_default();
-            sum.0 += pair[1].saturating_sub(pair[0]) as f64 * self.period * 1e-6;
-            sum.1 += 1;
+        if let Ok(mut measured) = self.measured.lock() {
+            for (stage, pair) in stages.into_iter().zip(ticks.chunks_exact(2)) {
+                let sum = measured.sums.entry(stage).or_default();
+                sum.0 += pair[1].saturating_sub(pair[0]) as f64 * self.period * 1e-6;
+                sum.1 += 1;
+            }
         }
         Ok(())
     }
 
     /// Times of all stages, the longest first.
-    pub(super) fn report(&self, device: &Device) -> Result<Vec<StageTime>, GpuError> {
-        self.read(device)?;
+    pub(super) fn report(&self) -> Vec<StageTime> {
         let mut times: Vec<StageTime> = self
-            .shown
+            .measured
             .lock()
             .iter()
-            .flat_map(|shown| &shown.sums)
+            .flat_map(|measured| &measured.sums)
             .map(|(&stage, &(ms, count))| StageTime {
                 stage: stage.to_owned(),
                 ms,
@@ -136,6 +144,6 @@ impl Times {
             })
             .collect();
         times.sort_by(|a, b| b.ms.total_cmp(&a.ms));
-        Ok(times)
+        times
     }
 }

@@ -7,8 +7,8 @@
 
 use rayon::prelude::*;
 
-use crate::bake::backend::BLOCK;
-use crate::bake::window::{COARSE, Window, across};
+use crate::bake::plan::window::{COARSE, Window, across};
+use crate::bake::solve::backend::BLOCK;
 
 /// Windows that have a bit of their own; beyond this number, some share one.
 const BITS: usize = 32;
@@ -18,13 +18,13 @@ const BITS: usize = 32;
 pub(super) struct VisibleBlocks {
     windows: Vec<Window>,
     /// For each block of all views, the bits of the windows that it shows.
-    pub(super) marks: Vec<u32>,
+    pub(super) bits: Vec<u32>,
 }
 
 /// The blocks of a view that show anything of a window.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Shown<'a> {
-    marks: &'a [u32],
+pub(super) struct ShownBlocks<'a> {
+    bits: &'a [u32],
     across: u32,
     bit: u32,
 }
@@ -33,7 +33,7 @@ impl VisibleBlocks {
     pub(super) fn new(windows: &[Window]) -> Self {
         Self {
             windows: windows.to_vec(),
-            marks: Vec::new(),
+            bits: Vec::new(),
         }
     }
 
@@ -92,18 +92,18 @@ impl VisibleBlocks {
         bit: u32,
         first: u32,
         [across, down]: [u32; 2],
-    ) -> Option<Shown<'_>> {
-        let marks = self.marks.get(first as usize..)?;
-        let marks = marks.get(..across as usize * down as usize)?;
-        Some(Shown { marks, across, bit })
+    ) -> Option<ShownBlocks<'_>> {
+        let bits = self.bits.get(first as usize..)?;
+        let bits = bits.get(..across as usize * down as usize)?;
+        Some(ShownBlocks { bits, across, bit })
     }
 }
 
-impl Shown<'_> {
+impl ShownBlocks<'_> {
     /// Whether the block around a pixel shows the window.
     pub(super) fn holds(self, x: u32, y: u32) -> bool {
         let block = y / BLOCK * self.across + x / BLOCK;
-        self.marks[block as usize] & self.bit != 0
+        self.bits[block as usize] & self.bit != 0
     }
 }
 
@@ -127,22 +127,22 @@ mod tests {
 
     #[test]
     fn squares_are_of_the_windows_that_have_them_or_lie_beside() {
-        let foreseen = VisibleBlocks::new(&windows(4));
-        let bits = foreseen.squares();
+        let visible = VisibleBlocks::new(&windows(4));
+        let bits = visible.squares();
         let across = across(SIZE) as usize;
         let lines: Vec<u32> = (0..across).map(|line| bits[line * across + 3]).collect();
         let wanted = [1, 1, 1, 3, 3, 2, 2, 6, 6, 4, 4, 12, 12, 8, 8, 8];
         assert_eq!(lines, wanted);
-        assert_eq!(foreseen.of(&windows(4)[2]), Some(4));
-        assert_eq!(foreseen.of(&strip(9..10)), Some(4), "a part of one");
-        assert_eq!(foreseen.of(&strip(9..13)), None, "of no single one");
-        assert_eq!(foreseen.of(&Window::whole(SIZE)), None);
+        assert_eq!(visible.of(&windows(4)[2]), Some(4));
+        assert_eq!(visible.of(&strip(9..10)), Some(4), "a part of one");
+        assert_eq!(visible.of(&strip(9..13)), None, "of no single one");
+        assert_eq!(visible.of(&Window::whole(SIZE)), None);
     }
 
     #[test]
     fn many_windows_share_bits_and_each_has_one() {
-        let foreseen = VisibleBlocks::new(&vec![Window::whole(SIZE); 100]);
-        let bits: Vec<u32> = (0..100).map(|nth| foreseen.bit(nth).ilog2()).collect();
+        let visible = VisibleBlocks::new(&vec![Window::whole(SIZE); 100]);
+        let bits: Vec<u32> = (0..100).map(|nth| visible.bit(nth).ilog2()).collect();
         assert!(
             bits.is_sorted() && bits[0] == 0 && bits[99] == 31,
             "{bits:?}"
@@ -150,13 +150,13 @@ mod tests {
     }
 
     #[test]
-    fn a_block_shows_what_its_mark_says() {
-        let mut foreseen = VisibleBlocks::new(&windows(4));
-        assert!(foreseen.shown(2, 0, [2, 2]).is_none(), "nothing is known");
-        foreseen.marks = vec![9, 0, 2, 3, 4];
-        let shown = foreseen.shown(2, 1, [2, 2]).expect("known");
+    fn a_block_shows_what_its_bits_say() {
+        let mut visible = VisibleBlocks::new(&windows(4));
+        assert!(visible.shown(2, 0, [2, 2]).is_none(), "nothing is known");
+        visible.bits = vec![9, 0, 2, 3, 4];
+        let shown = visible.shown(2, 1, [2, 2]).expect("known");
         let at = [(0, 0), (8, 7), (15, 7), (7, 8), (8, 8)].map(|(x, y)| shown.holds(x, y));
         assert_eq!(at, [false, true, true, true, false]);
-        assert!(foreseen.shown(2, 2, [2, 2]).is_none(), "not of all blocks");
+        assert!(visible.shown(2, 2, [2, 2]).is_none(), "not of all blocks");
     }
 }

@@ -6,8 +6,8 @@
 use proto::job::Blend;
 use rayon::prelude::*;
 
-use crate::bake::backend::robust_weight;
-use crate::bake::colour::to_display;
+use crate::bake::model::colour::to_display;
+use crate::bake::solve::backend::robust_weight;
 
 /// Views kept of each point.
 const BEST: usize = 8;

@@ -5,9 +5,9 @@ use std::cell::Cell;
 use proto::message::Code;
 
 use super::*;
-use crate::bake::colour::encode;
 use crate::bake::fixture::{around, camera, cube, mesh, paint, sphere, surface, view, waves};
-use crate::progress::Silent;
+use crate::bake::model::colour::encode;
+use crate::worker::progress::Silent;
 
 fn bake_all(mesh: &Mesh, views: &[View]) -> Result<Coloured, Failure> {
     let next = Cell::new(0);

@@ -12,11 +12,11 @@ use proto::job::Blend;
 use proto::table::{Camera, View};
 use rayon::prelude::*;
 
-use crate::bake::backend::alpha_weight;
-use crate::bake::colour::observed;
-use crate::bake::footprint::{BAND, MIN_ALPHA};
-use crate::bake::raster::{NOTHING, Projected, raster};
-use crate::bake::scene::{Scene, project};
+use crate::bake::model::colour::observed;
+use crate::bake::model::footprint::{BAND, MIN_ALPHA};
+use crate::bake::model::raster::{NOTHING, Projected, raster};
+use crate::bake::model::scene::{Scene, project};
+use crate::bake::solve::backend::alpha_weight;
 
 /// Distance from a silhouette, in pixels, from which on a pixel counts in full.
 const REACH: u8 = 3;

@@ -1,19 +1,16 @@
-//! Adds an attribute to a finished GLB that says how much of the surface around each vertex the views have shown.
+//! An attribute that says how much of the surface around each vertex the views have shown.
 //!
 //! `_PROVENANCE` is a scalar, normalised unsigned byte: 1 (255) is observed, 0 inferred. It is a mean over the texels
 //! of all triangles around the vertex's surface point, on both sides of a seam, weighted by the barycentric coordinate
 //! of the vertex. A texel counts 1 if observed, ½ if weakly observed and 0 if filled in. A vertex whose triangles have
 //! no texel takes the texel at its texture coordinate. Elements have a stride of four bytes, as the format demands.
 
-use meshopt::encode_vertex_buffer_level;
-use proto::job::Compress;
 use proto::table::{Mesh, Provenance, Texture};
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::quantised::{CODEC, LEVEL};
-use super::{ARRAY_BUFFER, GlbError, UNSIGNED_BYTE, container, pad};
-use crate::render::Textures;
-use crate::survey;
+use super::container::chunks;
+use crate::image::render::Textures;
+use crate::image::survey;
 
 /// The attribute's name.
 pub const NAME: &str = "_PROVENANCE";
@@ -83,88 +80,13 @@ fn barycentrics([a, b, c]: [[f64; 2]; 3], at: [f64; 2]) -> [f64; 3] {
     [area(at, b, c), area(a, at, c), area(a, b, at)].map(|part| (part / all).clamp(0.0, 1.0))
 }
 
-/// Adds the attribute to a GLB of [`super::write_leaves`] and reads it back. `shares` are those of the leaves in their
-/// order.
-///
-/// # Errors
-/// Too large a result, or one that does not read back.
-pub fn add(file: &[u8], shares: &[&[u8]], compress: Compress) -> Result<Vec<u8>, GlbError> {
-    let (mut document, mut binary) = split(file).ok_or(GlbError::Provenance)?;
-    for (primitive, shares) in shares.iter().enumerate() {
-        add_to(&mut document, &mut binary, (primitive, shares), compress)?;
-    }
-    let made = container(document.to_string().into_bytes(), binary)?;
-    match read(&made) {
-        Some(found) if found == shares.concat() => Ok(made),
-        _ => Err(GlbError::Provenance),
-    }
-}
-
-/// Adds the attribute to one primitive.
-fn add_to(
-    document: &mut Value,
-    binary: &mut Vec<u8>,
-    (primitive, shares): (usize, &[u8]),
-    compress: Compress,
-) -> Result<(), GlbError> {
-    let elements: Vec<[u8; 4]> = shares.iter().map(|&share| [share, 0, 0, 0]).collect();
-    let plain = elements.as_flattened();
-    let (offset, stride) = (binary.len(), 4);
-    let view = match compress {
-        Compress::None => {
-            binary.extend_from_slice(plain);
-            json!({"buffer": 0, "byteOffset": offset, "byteLength": plain.len(), "byteStride": stride, "target": ARRAY_BUFFER})
-        }
-        Compress::Meshopt => {
-            let bytes = encode_vertex_buffer_level(&elements, LEVEL, Some(CODEC))?;
-            binary.extend_from_slice(&bytes);
-            let fallback = &mut document["buffers"][1]["byteLength"];
-            let start = fallback.as_u64().ok_or(GlbError::Provenance)?;
-            *fallback = json!(start + plain.len() as u64);
-            json!({
-                "buffer": 1,
-                "byteOffset": start,
-                "byteLength": plain.len(),
-                "byteStride": stride,
-                "target": ARRAY_BUFFER,
-                "extensions": {"EXT_meshopt_compression": {
-                    "buffer": 0,
-                    "byteOffset": offset,
-                    "byteLength": bytes.len(),
-                    "byteStride": stride,
-                    "count": elements.len(),
-                    "mode": "ATTRIBUTES",
-                }},
-            })
-        }
-    };
-    pad(binary, 0);
-    document["buffers"][0]["byteLength"] = json!(binary.len());
-    let mut push = |list: &str, value: Value| {
-        let list = document[list].as_array_mut()?;
-        list.push(value);
-        Some(list.len() - 1)
-    };
-    let view = push("bufferViews", view).ok_or(GlbError::Provenance)?;
-    let accessor = json!({
-        "bufferView": view,
-        "componentType": UNSIGNED_BYTE,
-        "count": shares.len(),
-        "type": "SCALAR",
-        "normalized": true,
-    });
-    let accessor = push("accessors", accessor).ok_or(GlbError::Provenance)?;
-    document["meshes"][0]["primitives"][primitive]["attributes"][NAME] = json!(accessor);
-    Ok(())
-}
-
-/// Reads the attribute of a GLB of [`add`], primitive after primitive.
+/// Reads the attribute of a GLB of [`super::write_leaves`], primitive after primitive.
 #[must_use]
 pub fn read(file: &[u8]) -> Option<Vec<u8>> {
-    let (document, binary) = split(file)?;
+    let (document, binary) = chunks(file)?;
     let primitives = document["meshes"][0]["primitives"].as_array()?.iter();
     let all: Option<Vec<Vec<u8>>> = primitives
-        .map(|primitive| read_of(&document, &binary, primitive))
+        .map(|primitive| read_of(&document, binary, primitive))
         .collect();
     Some(all?.concat())
 }
@@ -193,23 +115,16 @@ fn read_of(document: &Value, binary: &[u8], primitive: &Value) -> Option<Vec<u8>
     (clean && elements.len() == count).then(|| elements.iter().map(|element| element[0]).collect())
 }
 
-fn split(file: &[u8]) -> Option<(Value, Vec<u8>)> {
-    let length = |at: usize| {
-        let bytes = file.get(at..at + 4)?;
-        Some(u32::from_le_bytes(bytes.try_into().ok()?) as usize)
-    };
-    let end = 20 + length(12)?;
-    let document = serde_json::from_slice(file.get(20..end)?).ok()?;
-    let binary = file.get(end + 8..end + 8 + length(end)?)?;
-    Some((document, binary.to_vec()))
-}
-
 #[cfg(test)]
 mod tests {
-    use proto::job::TextureFormat;
+    use std::borrow::Cow;
 
-    use super::super::{Dress, quantised, write};
+    use proto::job::{Compress, TextureFormat};
+
+    use super::super::{Dress, Leaf, write_leaves};
     use super::*;
+    use crate::encode::material::Material;
+    use crate::encode::part::order;
     use crate::encode::picture;
 
     const SIZE: u32 = 256;
@@ -273,30 +188,31 @@ mod tests {
     #[test]
     fn it_reads_back_plain_and_compressed_and_the_mesh_is_the_same() {
         let (mesh, texture) = scene();
-        let (mesh, _) = quantised::order(&mesh);
+        let (mesh, _) = order(&mesh);
         let shares = shares(&mesh, &texture);
         let (png, _) =
             picture::encode(TextureFormat::Png, 90, SIZE, &texture.texels).expect("a picture");
         for compress in [Compress::None, Compress::Meshopt] {
-            let file =
-                write(&mesh, Dress::Texture(&png, TextureFormat::Png), compress).expect("a GLB");
-            assert_eq!(read(&file), None, "none yet");
-            let made = add(&file, &[&shares], compress).expect("added");
-            assert_eq!(read(&made).expect("there"), shares);
-            let accessors = |file: &[u8]| {
-                split(file).expect("a GLB").0["accessors"]
-                    .as_array()
-                    .expect("some")[..4]
-                    .to_vec()
+            let write = |provenance| {
+                let leaf = Leaf {
+                    mesh: Cow::Borrowed(&mesh),
+                    dress: Dress::Texture(&png, TextureFormat::Png),
+                    tangents: None,
+                    provenance,
+                    tile: None,
+                };
+                write_leaves(&[leaf], &Material::default(), compress).expect("a GLB")
             };
-            assert_eq!(accessors(&made), accessors(&file));
+            let (file, made) = (write(None), write(Some(&shares[..])));
+            assert_eq!(read(&file), None, "none yet");
+            assert_eq!(read(&made).expect("there"), shares);
+            let accessors = |file: &[u8]| chunks(file).expect("a GLB").0["accessors"].clone();
+            let [with, without] = [&made, &file].map(|file| accessors(file));
+            let without = without.as_array().expect("some").clone();
+            assert_eq!(with.as_array().expect("some")[..4], without);
             let mut cut = made.clone();
             cut.truncate(made.len() - 8);
             assert_eq!(read(&cut), None);
         }
-        assert!(matches!(
-            add(b"glTF", &[&shares], Compress::None),
-            Err(GlbError::Provenance)
-        ));
     }
 }

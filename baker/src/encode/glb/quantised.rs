@@ -9,38 +9,29 @@
 //! | colour | 4 × u8, as uncompressed | none |
 //!
 //! Equal points stay equal, so no crack opens and the sides of a seam keep their end points. Triangles are first sorted
-//! into the order that compresses and draws best, vertices into that of first use.
+//! into the order that compresses and draws best, vertices into that of first use (`part::order`).
 
-use meshopt::{encode_index_buffer, encode_vertex_buffer_level, optimize_vertex_cache};
+use meshopt::{encode_index_buffer, encode_vertex_buffer_level};
 use proto::table::Mesh;
 use serde_json::{Value, json};
 
-use super::{
-    ARRAY_BUFFER, Binary, Dress, ELEMENT_ARRAY_BUFFER, GlbError, Leaf, Parts, UNSIGNED_BYTE,
-    UNSIGNED_INT, UNSIGNED_SHORT, unit,
+use super::container::{
+    ARRAY_BUFFER, Binary, ELEMENT_ARRAY_BUFFER, UNSIGNED_BYTE, UNSIGNED_INT, UNSIGNED_SHORT,
 };
-use crate::encode::part::part;
+use super::leaf::{Dress, GlbError, Leaf, Parts, bounds, unit};
 
 const BYTE: u32 = 5120;
 /// Version of the vertex codec: the extension knows no other.
-pub(super) const CODEC: i32 = 0;
+const CODEC: i32 = 0;
 /// Effort of the vertex codec, 0-3: the highest that is fast.
-pub(super) const LEVEL: i32 = 2;
+const LEVEL: i32 = 2;
 /// Index of the extension's uncompressed buffer, which need not exist.
 const FALLBACK: usize = 1;
-
-/// Sorts triangles and vertices. Returns the former index of each vertex.
-#[must_use]
-pub fn order(mesh: &Mesh) -> (Mesh, Vec<u32>) {
-    let vertices = mesh.positions.len();
-    let indices = optimize_vertex_cache(mesh.triangles.as_flattened(), vertices);
-    part(mesh, indices.as_chunks::<3>().0.iter().copied())
-}
 
 /// The largest error of a position's coordinate.
 #[must_use]
 pub fn position_error(mesh: &Mesh) -> f32 {
-    let (low, high) = super::bounds(&mesh.positions);
+    let (low, high) = bounds(&mesh.positions);
     let largest = low
         .iter()
         .chain(&high)
@@ -66,29 +57,12 @@ pub(super) fn parts(
         tangents,
         ..
     } = leaf;
-    let vertices = mesh.positions.len();
-    let scale = extent(low, high);
-    let step = |x: f32, low: f32| (f64::from(x - low) / f64::from(scale) * 65_535.0).round() as u16;
-    let positions: Vec<[u16; 4]> = mesh
-        .positions
-        .iter()
-        .map(|p| {
-            [
-                step(p[0], low[0]),
-                step(p[1], low[1]),
-                step(p[2], low[2]),
-                0,
-            ]
-        })
-        .collect();
-    let normals: Vec<[i8; 4]> = mesh
-        .normals
-        .iter()
-        .map(|&normal| {
-            let [x, y, z] = unit(normal).map(|x| (x * 127.0).round() as i8);
-            [x, y, z, 0]
-        })
-        .collect();
+    let positions = steps(&mesh.positions, (low, high));
+    let normal = |&normal: &[f32; 3]| {
+        let [x, y, z] = unit(normal).map(|x| (x * 127.0).round() as i8);
+        [x, y, z, 0]
+    };
+    let normals: Vec<[i8; 4]> = mesh.normals.iter().map(normal).collect();
     let mut out = Compressor {
         binary,
         fallback: plain,
@@ -120,7 +94,7 @@ pub(super) fn parts(
             "COLOR_0"
         }
     };
-    out.indices(mesh.triangles.as_flattened(), vertices)?;
+    out.indices(mesh.triangles.as_flattened(), mesh.positions.len())?;
     if let Some(tangents) = tangents {
         let step = |tangent: &[f32; 4]| tangent.map(|x| (x * 127.0).round() as i8);
         let tangents: Vec<[i8; 4]> = tangents.iter().map(step).collect();
@@ -131,6 +105,7 @@ pub(super) fn parts(
         accessors,
         ..
     } = out;
+    let scale = extent(low, high);
     Ok(Parts {
         attribute,
         accessors,
@@ -138,6 +113,33 @@ pub(super) fn parts(
         fallback: Some(fallback),
         extensions: &["KHR_mesh_quantization", "EXT_meshopt_compression"],
     })
+}
+
+/// Positions as multiples of 1/65,535 of the bounding box's longest edge.
+fn steps(positions: &[[f32; 3]], (low, high): ([f32; 3], [f32; 3])) -> Vec<[u16; 4]> {
+    let scale = extent(low, high);
+    let step = |x: f32, low: f32| (f64::from(x - low) / f64::from(scale) * 65_535.0).round() as u16;
+    let of = |p: &[f32; 3]| {
+        let [x, y, z] = std::array::from_fn(|axis| step(p[axis], low[axis]));
+        [x, y, z, 0]
+    };
+    positions.iter().map(of).collect()
+}
+
+/// Writes a normalised byte per vertex, padded to four. `plain` is the size of the fallback buffer, which grows.
+pub(super) fn scalars(
+    elements: &[[u8; 4]],
+    plain: &mut usize,
+    binary: &mut Binary,
+) -> Result<Value, GlbError> {
+    let mut out = Compressor {
+        binary,
+        fallback: *plain,
+        accessors: Vec::new(),
+    };
+    out.attribute(elements, UNSIGNED_BYTE, "SCALAR")?;
+    *plain = out.fallback;
+    out.accessors.pop().ok_or(GlbError::Provenance)
 }
 
 /// Never 0. A mesh is not a point, and for a point any scale would do.

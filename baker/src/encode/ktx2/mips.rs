@@ -1,12 +1,12 @@
 //! Texels → all mip levels of a texture, down to one texel.
 //!
 //! Each is the mean of 2×2 values of the level above, before their rounding to bytes. An odd last row or column is
-//! ignored, as by most generators and by [`crate::survey`], which measures seams.
+//! ignored, as by most generators and by [`crate::image::survey`], which measures seams.
 
 use rayon::prelude::*;
 
-use crate::encode::png::Kind;
-use crate::render::srgb;
+use crate::image::png::Kind;
+use crate::image::render::srgb;
 
 /// A level as the encoder gets it; alpha is 255 unless it is used.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! `extrinsics` and `intrinsics` → one [`Camera`] for each view, for its whole picture.
+//! Reads `extrinsics` and `intrinsics` as one [`Camera`] per view, for its whole picture.
 //!
 //! The axes and pixels are those of the tables (`OpenCV`), so matrices are checked and taken as they are. Rounding of
 //! the rotation is removed as in other files. Normalised intrinsics (`TRELLIS`, utils3d) count the picture's width and

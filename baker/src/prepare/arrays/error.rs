@@ -1,10 +1,10 @@
-//! What can be wrong with a safetensors file, as the user is told.
+//! Errors of safetensors files, as reported to the user.
 
 use proto::message::Code;
 
 use super::header::shown;
-use crate::prepare::folder::FolderError;
 use crate::prepare::transforms::NoRotation;
+use crate::worker::folder::FolderError;
 
 /// Why a safetensors file is refused.
 #[derive(Debug, thiserror::Error)]

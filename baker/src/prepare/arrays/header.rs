@@ -1,5 +1,5 @@
-//! The header of a safetensors file → its tensors and where they lie, every byte of the file in exactly one. Also reads
-//! their bytes in pieces.
+//! Reads the header of a safetensors file: its tensors and their places, with every byte of the file in exactly one.
+//! Also reads their bytes in pieces.
 //!
 //! The `safetensors` crate supplies the description of a tensor, the sizes of its dtypes and the rule that tensors lie
 //! side by side. Its reader is not used: it wants the whole file in memory, accepts a hundred times more header, and
@@ -16,7 +16,7 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::Value;
 
 use super::{ArraysError, Problem};
-use crate::prepare::folder::{FolderError, Opened};
+use crate::worker::folder::{FolderError, Opened};
 
 /// Key of the metadata among the tensors.
 const NOTES: &str = "__metadata__";

@@ -1,4 +1,4 @@
-//! `vertices`, `faces` and `uvs` → [`RawMesh`], as from mesh files.
+//! Reads `vertices`, `faces` and `uvs` as a [`RawMesh`], as mesh files are read.
 
 use proto::limits::{MAX_TRIANGLES, MAX_VERTICES};
 use proto::message::Phase;
@@ -6,10 +6,10 @@ use safetensors::Dtype;
 
 use super::header::{Arrays, Axis, Tensor};
 use super::{ArraysError, Problem};
-use crate::pace;
-use crate::prepare::folder::{FolderError, Opened};
 use crate::prepare::load::{NoUvs, RawMesh};
-use crate::progress::{Progress, each};
+use crate::worker::folder::{FolderError, Opened};
+use crate::worker::pace;
+use crate::worker::progress::{Progress, each};
 
 /// Reads the mesh, with texture coordinates where wanted.
 pub(in crate::prepare) fn read(

@@ -1,4 +1,4 @@
-//! One slice of `observations`, and of `masks` → a [`Picture`]. Reads in pieces, so that it holds a megabyte beside the
+//! Reads one slice of `observations` or `masks` as a [`Picture`], in pieces, so that it holds a megabyte beside the
 //! pixels.
 //!
 //! Floats are rounded to the nearest of 256 steps (TRELLIS truncates, which darkens by half a step). A U8 mask counts
@@ -8,8 +8,8 @@ use safetensors::Dtype;
 
 use super::header::{Arrays, Tensor};
 use super::{ArraysError, Problem};
-use crate::prepare::folder::FolderError;
 use crate::prepare::picture::Picture;
+use crate::worker::folder::FolderError;
 
 /// Floats farther outside 0-1 than this raise a warning; a renderer's overshoot stays within.
 const OVERSHOOT: f32 = 1.0;

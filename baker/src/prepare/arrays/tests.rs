@@ -1,5 +1,5 @@
-//! Files written here against their meaning: cameras by the formulas of the programs that write them, pictures by a
-//! function of position.
+//! Checks files written here against their meaning: cameras by the formulas of the programs that write them, pictures
+//! by a function of position.
 
 mod bad;
 mod write;
@@ -10,10 +10,10 @@ use proto::message::Root;
 use safetensors::tensor::TensorView;
 
 use super::*;
-use crate::prepare::folder::{Folder, Local};
 use crate::prepare::load::{self, LoadError, NoUvs, RawMesh};
 use crate::prepare::picture::Picture;
-use crate::progress::Silent;
+use crate::worker::folder::{Folder, Local};
+use crate::worker::progress::Silent;
 use write::{
     Entry, LENS, NORMALIZED, entry, f32s, f64s, file, i32s, join, lens, look_at, square, two_views,
     u8s,

@@ -6,9 +6,9 @@ use safetensors::Dtype;
 
 use super::header::{Arrays, Axis, PIECE, Tensor};
 use super::{ArraysError, Problem, cameras, pictures};
-use crate::prepare::folder::Opened;
 use crate::prepare::picture::Picture;
 use crate::prepare::transforms::{NormalSpace, Pose};
+use crate::worker::folder::Opened;
 
 /// All tensor names with a meaning.
 const KNOWN: [&str; 12] = [

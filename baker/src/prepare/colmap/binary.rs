@@ -1,12 +1,12 @@
-//! `cameras.bin` and `images.bin` → cameras and images. Numbers are little-endian and unpadded.
+//! Reads `cameras.bin` and `images.bin`. Numbers are little-endian and unpadded.
 
 use std::collections::HashMap;
 
 use proto::limits::{MAX_NAME_BYTES, MAX_VIEWS};
 
-use super::lens::Model;
+use super::lens::{Camera, Model};
 use super::stream::Stream;
-use super::{Camera, Image, MAX_CAMERAS, Read, UNDISTORT, Wrong, believed};
+use super::wrong::{Image, MAX_CAMERAS, Read, UNDISTORT, Wrong, believed};
 
 /// Bytes of a camera without parameters.
 const CAMERA_BYTES: u64 = 4 + 4 + 8 + 8;

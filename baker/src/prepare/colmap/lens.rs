@@ -1,8 +1,8 @@
-//! A camera model with its parameters → a lens, where `OpenCV`'s radial and tangential model covers it.
+//! Converts a camera model with its parameters to a lens, where `OpenCV`'s radial and tangential model covers it.
 
 use proto::message::Code;
 
-use super::{Camera, Read, UNDISTORT, Wrong};
+use super::wrong::{Read, UNDISTORT, Wrong};
 use crate::prepare::transforms::{Known, Lens};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,6 +53,13 @@ impl Model {
             Self::Other(name) => name,
         }
     }
+}
+
+#[derive(Debug)]
+pub(super) struct Camera {
+    pub(super) model: Model,
+    pub(super) size: [f64; 2],
+    pub(super) parameters: Vec<f64>,
 }
 
 impl Camera {

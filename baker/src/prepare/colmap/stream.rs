@@ -1,8 +1,8 @@
 //! Reads an opened file sequentially, a piece at a time. Skipped bytes are not read.
 
-use super::{Read, Wrong};
-use crate::prepare::folder::Opened;
-use crate::progress::unit;
+use super::wrong::{Read, Wrong};
+use crate::worker::folder::Opened;
+use crate::worker::progress::unit;
 
 const PIECE: usize = 256 << 10;
 

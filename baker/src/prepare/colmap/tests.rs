@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
-use proto::message::Root;
+use proto::limits::MAX_VIEWS;
+use proto::message::{Code, Root};
 
 use super::*;
-use crate::prepare::folder::Local;
 use crate::prepare::transforms::Distortion;
+use crate::worker::folder::Local;
 
 /// Numbers of a camera as COLMAP's own library reads them: id, model, size, parameters.
 type Camera<'a> = (u32, i32, [u64; 2], &'a [f64]);

@@ -1,15 +1,14 @@
-//! `cameras.txt` and `images.txt` → cameras and images. Empty lines and lines that begin with `#` are skipped, as
-//! COLMAP does. The line of points after an image is skipped, and checked: if it were missing, every second image would
-//! be skipped.
+//! Reads `cameras.txt` and `images.txt`. Skips empty lines and lines that begin with `#`, as COLMAP does. The line of
+//! points after an image is skipped, but checked: if it were missing, every second image would be skipped.
 
 use std::collections::HashMap;
 use std::str::FromStr;
 
 use proto::limits::{MAX_NAME_BYTES, MAX_VIEWS};
 
-use super::lens::Model;
+use super::lens::{Camera, Model};
 use super::stream::Stream;
-use super::{Camera, Image, MAX_CAMERAS, Read, Wrong, too_many};
+use super::wrong::{Image, MAX_CAMERAS, Read, Wrong, too_many};
 
 /// Bytes kept of a line: its numbers and a name.
 const LINE_BYTES: usize = 1024 + MAX_NAME_BYTES;

@@ -1,4 +1,4 @@
-//! An accessor of a glTF document → its elements as floats or indices, one at a time.
+//! Reads the elements of a glTF accessor as floats or indices, one at a time.
 //!
 //! [`Elements::open`] checks every number of the accessor, its views and its sparse part against the bytes present.
 //! Afterwards reading an element cannot fail, and nothing is allocated. The `gltf` crate's readers trust these numbers
@@ -166,6 +166,53 @@ fn accessor(root: &json::Root, index: usize) -> Result<&json::Accessor, Accessor
         .ok_or(AccessorError::NoSuch { index, count })
 }
 
+/// Where the elements of one accessor are looked up.
+#[derive(Clone, Copy)]
+struct Views<'a, 'b> {
+    buffers: &'a Buffers<'b>,
+    accessor: usize,
+    /// Type and bytes of an element.
+    element: (ComponentType, u64),
+}
+
+impl<'a> Views<'a, '_> {
+    fn strided(self, view: usize, offset: u64, count: u64) -> Result<Strided<'a>, AccessorError> {
+        let Self {
+            buffers,
+            accessor,
+            element,
+        } = self;
+        open_strided(buffers, accessor, view, offset, count, element)
+    }
+
+    /// Sorted indices and the values for them. The accessor has `count` elements.
+    fn sparse(
+        self,
+        json: &json::accessor::sparse::Sparse,
+        count: u64,
+    ) -> Result<(Strided<'a>, Strided<'a>, usize), AccessorError> {
+        let (places, values) = (&json.indices, &json.values);
+        let Checked::Valid(kind) = places.component_type else {
+            return Err(AccessorError::Type {
+                accessor: self.accessor,
+                found: "an unknown type".to_owned(),
+                wanted: Use::Index.wanted(),
+            });
+        };
+        let of_indices = Self {
+            element: (kind.0, kind.0.size() as u64),
+            ..self
+        };
+        let own = json.count.0;
+        let (view, offset) = (places.buffer_view.value(), places.byte_offset.0);
+        let indices = of_indices.strided(view, offset, own)?;
+        let (view, offset) = (values.buffer_view.value(), values.byte_offset.0);
+        let values = self.strided(view, offset, own)?;
+        check_sparse(self.accessor, &indices, own, count)?;
+        Ok((indices, values, own as usize))
+    }
+}
+
 impl<'a> Elements<'a> {
     /// Checks accessor `index` for its use. Its views must be loaded.
     pub(super) fn open(
@@ -182,36 +229,24 @@ impl<'a> Elements<'a> {
                 (kind, component.0)
             }
             (kind, component) => {
-                let found = describe(kind, component);
                 return Err(AccessorError::Type {
                     accessor: index,
-                    found,
+                    found: describe(kind, component),
                     wanted: purpose.wanted(),
                 });
             }
         };
-        let element = (component.size() * kind.multiplicity()) as u64;
-        let strided =
-            |view: usize, offset: Option<json::validation::USize64>, count, component, element| {
-                open_strided(
-                    buffers,
-                    index,
-                    view,
-                    offset.unwrap_or_default().0,
-                    count,
-                    component,
-                    element,
-                )
-            };
+        let views = Views {
+            buffers,
+            accessor: index,
+            element: (component, (component.size() * kind.multiplicity()) as u64),
+        };
         let count = json.count.0;
         let base = match json.buffer_view {
-            Some(view) => Some(strided(
-                view.value(),
-                json.byte_offset,
-                count,
-                component,
-                element,
-            )?),
+            Some(view) => {
+                let offset = json.byte_offset.unwrap_or_default().0;
+                Some(views.strided(view.value(), offset, count)?)
+            }
             None if count > most_unbacked(json.sparse.as_ref(), purpose) => {
                 return Err(AccessorError::Unbacked {
                     accessor: index,
@@ -220,40 +255,13 @@ impl<'a> Elements<'a> {
             }
             None => None,
         };
-        let mut sparse = None;
-        if let Some(json) = &json.sparse {
-            let Checked::Valid(index_type) = json.indices.component_type else {
-                let found = "an unknown type".to_owned();
-                return Err(AccessorError::Type {
-                    accessor: index,
-                    found,
-                    wanted: Use::Index.wanted(),
-                });
-            };
-            let (places, values) = (&json.indices, &json.values);
-            let indices = strided(
-                places.buffer_view.value(),
-                Some(places.byte_offset),
-                json.count.0,
-                index_type.0,
-                index_type.0.size() as u64,
-            )?;
-            let values = strided(
-                values.buffer_view.value(),
-                Some(values.byte_offset),
-                json.count.0,
-                component,
-                element,
-            )?;
-            check_sparse(index, &indices, json.count.0, count)?;
-            sparse = Some((indices, values, json.count.0 as usize));
-        }
+        let sparse = json.sparse.as_ref();
         // Backed by bytes or below the bound, so it fits usize.
         Ok(Self {
             count: count as usize,
             normalized: json.normalized,
             base,
-            sparse,
+            sparse: sparse.map(|json| views.sparse(json, count)).transpose()?,
         })
     }
 

@@ -1,4 +1,4 @@
-//! Buffers and buffer views of a glTF document → bytes, with bounds checked before anything is read.
+//! Provides the bytes of a glTF document's buffers and buffer views, with bounds checked before anything is read.
 //!
 //! A buffer is the GLB's binary chunk, a `data:` URI or a file beneath the mesh's folder; nothing is fetched. Each is
 //! loaded when a view first needs it, so images are never read here.
@@ -11,8 +11,7 @@ use proto::limits::MAX_MESH_FILE_BYTES;
 use proto::message::Code;
 
 use super::compressed::{self, CompressedError};
-use crate::prepare::folder::{Folder, FolderError};
-use crate::prepare::named_by_input;
+use crate::worker::folder::{Folder, FolderError};
 
 /// Why bytes of a glTF document are not available.
 #[derive(Debug, thiserror::Error)]
@@ -97,7 +96,7 @@ impl BufferError {
     pub(super) fn code(&self) -> Code {
         match self {
             Self::Remote { .. } => Code::UnsupportedFeature,
-            Self::File { error, .. } => named_by_input(error),
+            Self::File { error, .. } => error.code_of_named(),
             Self::Compressed { error, .. } => error.code(),
             Self::NoSuch { .. }
             | Self::Short { .. }

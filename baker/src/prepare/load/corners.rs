@@ -1,4 +1,4 @@
-//! Texture coordinates per corner → per vertex, by splitting vertices at seams.
+//! Converts texture coordinates per corner to texture coordinates per vertex, by splitting vertices at seams.
 
 use std::collections::HashMap;
 

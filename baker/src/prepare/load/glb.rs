@@ -1,4 +1,4 @@
-//! The GLB container → the ranges of its JSON and binary chunks.
+//! Finds the JSON and binary chunks of a GLB container.
 //!
 //! ```text
 //!   "glTF" | version u32 = 2 | length u32 | { length u32 | type u32 | bytes, padded to 4 }: JSON, then BIN or nothing

@@ -1,4 +1,4 @@
-//! glTF and GLB → triangles of the default scene, in world coordinates.
+//! Reads the triangles of a glTF's or GLB's default scene in world coordinates.
 //!
 //! The `gltf` crate supplies the JSON types. Every reference between them or into bytes is checked here and in the
 //! files beside: the crate's validation indexes before it checks, and its readers trust counts. `serde_json`'s depth
@@ -22,14 +22,14 @@ use proto::message::Phase;
 use serde_json::Value;
 
 pub use self::error::GltfError;
-use super::accessor::{self, Elements, Use};
+use super::accessor::{self, AccessorError, Elements, Use};
 use super::buffers::Buffers;
 use super::glb;
+use super::raw::{NoUvs, RawMesh};
 use super::scene::{self, Instance};
-use super::{NoUvs, RawMesh};
-use crate::pace;
-use crate::prepare::folder::Folder;
-use crate::progress::{Progress, each};
+use crate::worker::folder::Folder;
+use crate::worker::pace;
+use crate::worker::progress::{Progress, each};
 
 /// Supported extensions that change how positions are stored.
 const GEOMETRY_EXTENSIONS: [&str; 3] = [
@@ -58,8 +58,7 @@ pub(super) fn read(
 ) -> Result<RawMesh, GltfError> {
     let nothing = |_: &mut Reader<'_>| Ok(());
     let (mesh, ()) = read_with(
-        bytes,
-        is_glb,
+        (bytes, is_glb),
         name,
         folder,
         (wanted.0, wanted.1, true),
@@ -71,8 +70,7 @@ pub(super) fn read(
 
 /// Like [`read`], plus what `more` reads.
 fn read_with<T>(
-    bytes: &[u8],
-    is_glb: bool,
+    (bytes, is_glb): (&[u8], bool),
     name: &str,
     folder: &Folder<'_>,
     (want_uvs, set, one_set): (bool, Option<u32>, bool),
@@ -255,60 +253,26 @@ impl Reader<'_> {
         Ok(self.mesh)
     }
 
+    /// Adds the triangles of primitive `number` of an instance's mesh.
     fn add(&mut self, instance: &Instance, number: usize) -> Result<(), GltfError> {
-        let mesh = instance.mesh;
         let root = self.root;
-        let Some(primitive) = root
-            .meshes
-            .get(mesh)
-            .and_then(|json| json.primitives.get(number))
-        else {
+        let mesh = root.meshes.get(instance.mesh);
+        let Some(primitive) = mesh.and_then(|json| json.primitives.get(number)) else {
             return Ok(());
         };
-        let mode = match primitive.mode {
-            Checked::Valid(mode) => mode,
-            Checked::Invalid => {
-                return Err(GltfError::Lacks {
-                    mesh,
-                    primitive: number,
-                    what: "known mode",
-                });
-            }
+        let place = Place {
+            mesh: instance.mesh,
+            primitive: number,
         };
-        if !matches!(
-            mode,
-            Mode::Triangles | Mode::TriangleStrip | Mode::TriangleFan
-        ) {
+        let Some(mode) = place.mode(primitive)? else {
             self.skipped += 1;
             return Ok(());
-        }
-        if primitive
-            .extensions
-            .as_ref()
-            .is_some_and(|all| all.others.contains_key("KHR_draco_mesh_compression"))
-            && primitive.attributes.is_empty()
-        {
-            return Err(GltfError::Extension(
-                "KHR_draco_mesh_compression".to_owned(),
-            ));
-        }
-        let at = |error| GltfError::Accessor {
-            mesh,
-            primitive: number,
-            error,
         };
         let attribute = |semantic| {
-            primitive
-                .attributes
-                .get(&Checked::Valid(semantic))
-                .map(|index| index.value())
+            let index = primitive.attributes.get(&Checked::Valid(semantic));
+            index.map(|index| index.value())
         };
-        let position = attribute(Semantic::Positions);
-        let position = position.ok_or(GltfError::Lacks {
-            mesh,
-            primitive: number,
-            what: "POSITION",
-        })?;
+        let position = attribute(Semantic::Positions).ok_or_else(|| place.lacks("POSITION"))?;
         let uv = if self.want_uvs {
             self.uv_set(primitive)
                 .and_then(|set| attribute(Semantic::TexCoords(set)))
@@ -316,65 +280,25 @@ impl Reader<'_> {
             None
         };
         let index = primitive.indices.map(|index| index.value());
+        let at = |error| place.accessor(error);
         for accessor in [Some(position), uv, index].into_iter().flatten() {
             accessor::load(root, &mut self.buffers, accessor).map_err(at)?;
         }
         let open = |index, purpose| Elements::open(root, &self.buffers, index, purpose).map_err(at);
-        let positions = open(position, Use::Position)?;
-        let uvs = uv.map(|uv| open(uv, Use::TexCoord)).transpose()?;
-        let indices = index.map(|index| open(index, Use::Index)).transpose()?;
-
-        let corners = indices.as_ref().map_or(positions.count(), Elements::count);
-        if mode == Mode::Triangles && corners % 3 != 0 {
-            return Err(GltfError::Remainder {
-                mesh,
-                primitive: number,
-                count: corners,
-            });
-        }
-        let triangles = match mode {
-            Mode::Triangles => corners / 3,
-            _ => corners.saturating_sub(2),
+        let corners = Corners {
+            mode,
+            positions: open(position, Use::Position)?,
+            uvs: uv.map(|uv| open(uv, Use::TexCoord)).transpose()?,
+            indices: index.map(|index| open(index, Use::Index)).transpose()?,
         };
+        let triangles = corners.triangles(place)?;
         if triangles > MAX_TRIANGLES - self.mesh.triangles.len() {
             return Err(GltfError::TooLarge {
                 what: "triangles",
                 limit: MAX_TRIANGLES,
             });
         }
-        let mut used = Used::new(positions.count(), corners);
-        let first = self.mesh.positions.len();
-        for triangle in 0..triangles {
-            let mut corners = corners_of(mode, triangle);
-            if scene::mirrors(&instance.transform) {
-                corners.swap(1, 2);
-            }
-            let mut wound = [0; 3];
-            for (vertex, corner) in wound.iter_mut().zip(corners) {
-                let index = indices
-                    .as_ref()
-                    .map_or(corner as u32, |indices| indices.index(corner));
-                let vertices = positions.count();
-                if index as usize >= vertices {
-                    return Err(GltfError::Index {
-                        mesh,
-                        primitive: number,
-                        vertex: index,
-                        vertices,
-                    });
-                }
-                let (place, new) = used.place(index);
-                if new {
-                    let point = scene::apply(&instance.transform, positions.floats(index as usize));
-                    self.mesh.positions.push(point.map(|x| x as f32));
-                    if let (Ok(all), Some(uvs)) = (&mut self.mesh.uvs, &uvs) {
-                        all.push(uvs.floats(index as usize).map(|x| x as f32));
-                    }
-                }
-                *vertex = first as u32 + place;
-            }
-            self.mesh.triangles.push(wound);
-        }
+        corners.append(triangles, instance, place, &mut self.mesh)?;
         if self.mesh.positions.len() > MAX_VERTICES {
             return Err(GltfError::TooLarge {
                 what: "vertices",
@@ -386,7 +310,7 @@ impl Reader<'_> {
             material: primitive.material.map(|index| index.value()),
             coloured: attribute(Semantic::Colors(0)).is_some(),
         });
-        if uvs.is_none() && triangles > 0 {
+        if uv.is_none() && triangles > 0 {
             self.without_uvs += 1;
             // Keeps both lists equally long. `finish` drops the made-up coordinates.
             if let Ok(all) = &mut self.mesh.uvs
@@ -430,6 +354,127 @@ impl Reader<'_> {
             return None;
         }
         Some(texture.tex_coord)
+    }
+}
+
+/// A primitive of a mesh, for errors.
+#[derive(Clone, Copy)]
+struct Place {
+    mesh: usize,
+    primitive: usize,
+}
+
+impl Place {
+    fn lacks(self, what: &'static str) -> GltfError {
+        let Self { mesh, primitive } = self;
+        GltfError::Lacks {
+            mesh,
+            primitive,
+            what,
+        }
+    }
+
+    fn accessor(self, error: AccessorError) -> GltfError {
+        let Self { mesh, primitive } = self;
+        GltfError::Accessor {
+            mesh,
+            primitive,
+            error,
+        }
+    }
+
+    /// How the corners make triangles; none for points and lines.
+    fn mode(self, primitive: &json::mesh::Primitive) -> Result<Option<Mode>, GltfError> {
+        const DRACO: &str = "KHR_draco_mesh_compression";
+        let Checked::Valid(mode) = primitive.mode else {
+            return Err(self.lacks("known mode"));
+        };
+        if !matches!(
+            mode,
+            Mode::Triangles | Mode::TriangleStrip | Mode::TriangleFan
+        ) {
+            return Ok(None);
+        }
+        let extensions = primitive.extensions.as_ref();
+        let draco = extensions.is_some_and(|all| all.others.contains_key(DRACO));
+        if draco && primitive.attributes.is_empty() {
+            return Err(GltfError::Extension(DRACO.to_owned()));
+        }
+        Ok(Some(mode))
+    }
+}
+
+/// The elements of a primitive.
+struct Corners<'a> {
+    mode: Mode,
+    positions: Elements<'a>,
+    uvs: Option<Elements<'a>>,
+    indices: Option<Elements<'a>>,
+}
+
+impl Corners<'_> {
+    fn count(&self) -> usize {
+        let indices = self.indices.as_ref();
+        indices.map_or(self.positions.count(), Elements::count)
+    }
+
+    /// The number of triangles.
+    fn triangles(&self, Place { mesh, primitive }: Place) -> Result<usize, GltfError> {
+        let count = self.count();
+        match self.mode {
+            Mode::Triangles if !count.is_multiple_of(3) => Err(GltfError::Remainder {
+                mesh,
+                primitive,
+                count,
+            }),
+            Mode::Triangles => Ok(count / 3),
+            _ => Ok(count.saturating_sub(2)),
+        }
+    }
+
+    /// Appends the triangles in world coordinates, with the vertices that they use.
+    fn append(
+        &self,
+        triangles: usize,
+        instance: &Instance,
+        Place { mesh, primitive }: Place,
+        into: &mut RawMesh,
+    ) -> Result<(), GltfError> {
+        let vertices = self.positions.count();
+        let mut used = Used::new(vertices, self.count());
+        let first = into.positions.len();
+        let mirrored = scene::mirrors(&instance.transform);
+        for triangle in 0..triangles {
+            let mut corners = corners_of(self.mode, triangle);
+            if mirrored {
+                corners.swap(1, 2);
+            }
+            let mut wound = [0; 3];
+            for (vertex, corner) in wound.iter_mut().zip(corners) {
+                let indices = self.indices.as_ref();
+                let index = indices.map_or(corner as u32, |indices| indices.index(corner));
+                if index as usize >= vertices {
+                    return Err(GltfError::Index {
+                        mesh,
+                        primitive,
+                        vertex: index,
+                        vertices,
+                    });
+                }
+                let (place, new) = used.place(index);
+                if new {
+                    let point = self.positions.floats(index as usize);
+                    let point = scene::apply(&instance.transform, point);
+                    into.positions.push(point.map(|x| x as f32));
+                    if let (Ok(all), Some(uvs)) = (&mut into.uvs, &self.uvs) {
+                        all.push(uvs.floats(index as usize).map(|x| x as f32));
+                    }
+                }
+                *vertex = first as u32 + place;
+            }
+            into.triangles.push(wound);
+        }
+        Ok(())
     }
 }
 

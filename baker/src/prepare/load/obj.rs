@@ -1,4 +1,4 @@
-//! Wavefront OBJ → triangles. Reads `v`, `vt` and `f` and skips everything else.
+//! Reads the triangles of a Wavefront OBJ: `v`, `vt` and `f`; skips everything else.
 //!
 //! Polygons become fans. Negative indices count back from the last line read. A backslash joins lines. v points up in
 //! OBJ and down here.
@@ -9,7 +9,7 @@
 use proto::limits::MAX_TRIANGLES;
 
 use super::corners::unify;
-use super::{NoUvs, RawMesh};
+use super::raw::{NoUvs, RawMesh};
 
 /// Why an OBJ file is refused.
 #[derive(Debug, thiserror::Error, PartialEq)]

@@ -1,4 +1,4 @@
-//! PLY, ASCII and binary of both byte orders → triangles.
+//! Reads the triangles of a PLY, ASCII or binary in either byte order.
 //!
 //! Polygons become fans, triangle strips their triangles. Texture coordinates come from the vertices (`s t`, `u v`, `texture_u texture_v`) or from a
 //! `texcoord` list of each face, which takes precedence. v points up in PLY and down here. Other elements and
@@ -20,7 +20,7 @@ use proto::limits::MAX_TRIANGLES;
 use self::header::{Element, header};
 use self::values::Values;
 use super::corners::unify;
-use super::{NoUvs, RawMesh};
+use super::raw::{NoUvs, RawMesh};
 
 /// Why a PLY file is refused.
 #[derive(Debug, thiserror::Error, PartialEq)]

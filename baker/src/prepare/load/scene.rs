@@ -1,4 +1,4 @@
-//! The node tree of a glTF document → mesh instances with their transforms.
+//! Walks the node tree of a glTF document and collects mesh instances with their transforms.
 //!
 //! The walk uses its own stack, since a file may nest nodes deeper than a thread's stack allows. A node that is met
 //! twice is an error: cycles end, and a diamond of nodes cannot grow into 2⁴⁰ instances.

@@ -1,4 +1,4 @@
-//! JPEG → RGBA, and whether EXIF asks to rotate it. Strict: what the decoder would only repair is refused.
+//! Decodes JPEG to RGBA and reads its EXIF orientation. Strict: what the decoder would only repair is refused.
 
 use image::metadata::Orientation;
 use zune_jpeg::JpegDecoder;
@@ -6,7 +6,9 @@ use zune_jpeg::zune_core::bytestream::ZCursor;
 use zune_jpeg::zune_core::colorspace::ColorSpace;
 use zune_jpeg::zune_core::options::DecoderOptions;
 
-use super::{Header, PictureError, buffer, spread};
+use super::Header;
+use super::error::PictureError;
+use super::pixels::{buffer, spread};
 
 pub(super) fn decode(bytes: &[u8], header: Header) -> Result<(Vec<[u8; 4]>, bool), PictureError> {
     let options = DecoderOptions::default()

@@ -1,4 +1,4 @@
-//! KTX2 with Basis Universal, the pictures of `KHR_texture_basisu` → RGBA of its levels.
+//! Decodes KTX2 with Basis Universal, the pictures of `KHR_texture_basisu`, to RGBA levels.
 //!
 //! The whole header is checked before the transcoder sees a byte: one picture, ETC1S or UASTC, levels within the file
 //! and of the size that their texels need. Zstandard is decompressed into exactly that many bytes. The transcoder gets
@@ -6,8 +6,9 @@
 
 use basisu::{DecodeFlags, TargetFormat, Transcoder};
 
+use super::error::PictureError;
+use super::pixels::spread;
 use super::probe::{array, check_size};
-use super::{PictureError, spread};
 
 pub(crate) const IDENTIFIER: [u8; 12] = *b"\xABKTX 20\xBB\r\n\x1A\n";
 const HEADER: usize = 80;
@@ -39,23 +40,121 @@ pub(crate) struct Texture<'a> {
     levels: Vec<&'a [u8]>,
 }
 
+fn damaged(what: &str) -> PictureError {
+    PictureError::Damaged(what.to_owned())
+}
+
+/// The bytes of a file, by place.
+#[derive(Clone, Copy)]
+struct Places<'a>(&'a [u8]);
+
+impl<'a> Places<'a> {
+    fn word(self, at: usize) -> Result<u32, PictureError> {
+        let word = array(self.0, at).map(u32::from_le_bytes);
+        word.ok_or(PictureError::Truncated)
+    }
+
+    fn long(self, at: usize) -> Result<usize, PictureError> {
+        let value = array(self.0, at).map(u64::from_le_bytes);
+        let value = value.ok_or(PictureError::Truncated)?;
+        usize::try_from(value).map_err(|_beyond| PictureError::Truncated)
+    }
+
+    fn within(self, start: usize, length: usize) -> Result<&'a [u8], PictureError> {
+        let end = start.checked_add(length).ok_or(PictureError::Truncated)?;
+        self.0.get(start..end).ok_or(PictureError::Truncated)
+    }
+
+    /// What the two words at a place say: offset and length.
+    fn named(self, at: usize) -> Result<&'a [u8], PictureError> {
+        self.within(self.word(at)? as usize, self.word(at + 4)? as usize)
+    }
+
+    /// The levels of the index.
+    fn levels(
+        self,
+        count: u32,
+        [width, height]: [u32; 2],
+        scheme: Scheme,
+    ) -> Result<Vec<&'a [u8]>, PictureError> {
+        let count = (count as usize).max(1);
+        if count > MOST_LEVELS || width.max(height) >> (count - 1) == 0 {
+            return Err(damaged("it has more levels than its size allows"));
+        }
+        let level = |level: usize| {
+            let at = HEADER + LEVEL * level;
+            let data = self.within(self.long(at)?, self.long(at + 8)?)?;
+            let needed = blocks(width, height, level) * 16;
+            let given = match scheme {
+                Scheme::Etc1s => needed,
+                Scheme::Plain => data.len(),
+                Scheme::Zstandard => self.long(at + 16)?,
+            };
+            match given == needed {
+                true => Ok(data),
+                false => Err(damaged("a level is not as large as its texels need")),
+            }
+        };
+        (0..count).map(level).collect()
+    }
+}
+
+/// Checks the data format descriptor; `scheme` is that of the header. Returns how texels are stored.
+fn stored(format: &[u8], scheme: u32) -> Result<Scheme, PictureError> {
+    let (Some(&model), Some(&[primaries, transfer]), Some(block)) = (
+        format.get(12),
+        format.get(13..15).and_then(<[u8]>::first_chunk),
+        format.get(16..20),
+    ) else {
+        return Err(damaged("its data format is cut off"));
+    };
+    let scheme = match (model, scheme) {
+        (163, 1) => Scheme::Etc1s,
+        (166, 0) => Scheme::Plain,
+        (166, 2) => Scheme::Zstandard,
+        _ => {
+            return Err(PictureError::Flavour(
+                "a KTX2 texture of neither ETC1S nor UASTC",
+            ));
+        }
+    };
+    // Only what these values describe: the data format descriptor could describe the same bytes otherwise.
+    if block != [3, 3, 0, 0] || !matches!(transfer, 1 | 2) || primaries > 1 {
+        return Err(PictureError::Flavour(
+            "a KTX2 texture in another colour space or of other blocks than glTF allows",
+        ));
+    }
+    Ok(scheme)
+}
+
+/// Refuses keys that say other than left to right and downwards.
+fn check_orientation(keys: &[u8]) -> Result<(), PictureError> {
+    let turned = b"KTXorientation\0";
+    let place = keys
+        .windows(turned.len())
+        .position(|window| window == turned);
+    match place.is_some_and(|at| !keys[at + turned.len()..].starts_with(b"rd")) {
+        true => Err(PictureError::Flavour("a KTX2 texture stored upside down")),
+        false => Ok(()),
+    }
+}
+
 impl<'a> Texture<'a> {
     /// Reads and checks the header.
     ///
     /// # Errors
     /// A texture that glTF does not allow, or a damaged one.
     pub(crate) fn read(bytes: &'a [u8]) -> Result<Self, PictureError> {
-        let damaged = |what: &str| PictureError::Damaged(what.to_owned());
-        let word = |at: usize| {
-            array(bytes, at)
-                .map(u32::from_le_bytes)
-                .ok_or(PictureError::Truncated)
-        };
         if !bytes.starts_with(&IDENTIFIER) {
             return Err(damaged("it is no KTX2 file"));
         }
         if bytes.len() < HEADER {
             return Err(PictureError::Truncated);
+        }
+        let places = Places(bytes);
+        let mut words = [0; 9];
+        for (k, value) in words.iter_mut().enumerate() {
+            *value = places.word(IDENTIFIER.len() + 4 * k)?;
         }
         let [
             vulkan,
@@ -67,13 +166,7 @@ impl<'a> Texture<'a> {
             faces,
             levels,
             scheme,
-        ] = {
-            let mut words = [0; 9];
-            for (k, value) in words.iter_mut().enumerate() {
-                *value = word(IDENTIFIER.len() + 4 * k)?;
-            }
-            words
-        };
+        ] = words;
         if vulkan != 0 {
             return Err(PictureError::Flavour(
                 "a KTX2 texture that is not Basis Universal",
@@ -85,77 +178,21 @@ impl<'a> Texture<'a> {
             ));
         }
         check_size(width, height)?;
-        let within = |start: usize, length: usize| {
-            let end = start.checked_add(length).ok_or(PictureError::Truncated)?;
-            bytes.get(start..end).ok_or(PictureError::Truncated)
-        };
-        let format = within(word(48)? as usize, word(52)? as usize)?;
-        let (Some(&model), Some(&[primaries, transfer]), Some(block)) = (
-            format.get(12),
-            format.get(13..15).and_then(<[u8]>::first_chunk),
-            format.get(16..20),
-        ) else {
-            return Err(damaged("its data format is cut off"));
-        };
-        let scheme = match (model, scheme) {
-            (163, 1) => Scheme::Etc1s,
-            (166, 0) => Scheme::Plain,
-            (166, 2) => Scheme::Zstandard,
-            _ => {
-                return Err(PictureError::Flavour(
-                    "a KTX2 texture of neither ETC1S nor UASTC",
-                ));
-            }
-        };
-        // Only what these values describe: the data format descriptor could describe the same bytes otherwise.
-        if block != [3, 3, 0, 0] || !matches!(transfer, 1 | 2) || primaries > 1 {
-            return Err(PictureError::Flavour(
-                "a KTX2 texture in another colour space or of other blocks than glTF allows",
-            ));
-        }
-        let keys = within(word(56)? as usize, word(60)? as usize)?;
-        let turned = b"KTXorientation\0";
-        let place = keys
-            .windows(turned.len())
-            .position(|window| window == turned);
-        if place.is_some_and(|at| !keys[at + turned.len()..].starts_with(b"rd")) {
-            return Err(PictureError::Flavour("a KTX2 texture stored upside down"));
-        }
-        let count = (levels as usize).max(1);
-        if count > MOST_LEVELS || width.max(height) >> (count - 1) == 0 {
-            return Err(damaged("it has more levels than its size allows"));
-        }
-        let long = |at: usize| {
-            let value = array(bytes, at).map(u64::from_le_bytes);
-            let value = value.ok_or(PictureError::Truncated)?;
-            usize::try_from(value).map_err(|_beyond| PictureError::Truncated)
-        };
-        let mut found = Vec::new();
-        for level in 0..count {
-            let at = HEADER + LEVEL * level;
-            let data = within(long(at)?, long(at + 8)?)?;
-            let needed = blocks(width, height, level) * 16;
-            let given = match scheme {
-                Scheme::Etc1s => needed,
-                Scheme::Plain => data.len(),
-                Scheme::Zstandard => long(at + 16)?,
-            };
-            if given != needed {
-                return Err(damaged("a level is not as large as its texels need"));
-            }
-            found.push(data);
-        }
+        let format = places.named(48)?;
+        let scheme = stored(format, scheme)?;
+        check_orientation(places.named(56)?)?;
+        let levels = places.levels(levels, [width, height], scheme)?;
         Ok(Self {
             bytes,
             width,
             height,
             #[cfg(test)]
-            model,
+            model: format[12],
             #[cfg(test)]
-            colour: [primaries, transfer],
+            colour: [format[13], format[14]],
             scheme,
             format,
-            levels: found,
+            levels,
         })
     }
 

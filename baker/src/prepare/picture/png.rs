@@ -1,11 +1,14 @@
-//! PNG → RGBA, and whether EXIF asks to rotate it: all colour types and depths, palettes, transparent colours, Adam7.
+//! Decodes PNG to RGBA and reads its EXIF orientation: all colour types and depths, palettes, transparent colours,
+//! Adam7.
 
 use std::io::Cursor;
 
 use image::metadata::Orientation;
 use png::{BitDepth, ColorType, Decoder, DecodingError, Limits, Transformations};
 
-use super::{Header, PictureError, buffer, spread};
+use super::Header;
+use super::error::PictureError;
+use super::pixels::{buffer, spread};
 
 /// Memory of the decoder beside the pixels: rows and kept chunks.
 const DECODER_BYTES: usize = 64 << 20;

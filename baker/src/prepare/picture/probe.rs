@@ -1,9 +1,9 @@
-//! The first bytes of a file → format and size, without a decoder. JPEG and WebP are scanned to the end to find
+//! Reads format and size from the first bytes of a file, without a decoder. Scans JPEG and WebP to the end to find
 //! truncation.
 
 use proto::limits::{MAX_VIEW_EDGE, MAX_VIEW_PIXELS};
 
-use super::PictureError;
+use super::error::PictureError;
 use crate::prepare::foreign::{self, Class, Foreign};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,5 +1,5 @@
-//! Pictures written here, or by another program (`samples/`, by Pillow: 20×12 pixels, red over green on the left, blue
-//! on the right), against the pixels that they hold.
+//! Checks pictures written here or by another program (`samples/`, by Pillow: 20×12 pixels, red over green on the left,
+//! blue on the right) against the pixels that they hold.
 
 use ::png::{BitDepth, ColorType, Encoder};
 use proto::message::Code;

@@ -1,4 +1,4 @@
-//! WebP, lossy or lossless → RGBA, and whether EXIF asks to rotate it.
+//! Decodes WebP, lossy or lossless, to RGBA and reads its EXIF orientation.
 
 use std::io::Cursor;
 
@@ -6,7 +6,9 @@ use image::codecs::webp::WebPDecoder;
 use image::metadata::Orientation;
 use image::{ColorType, ImageDecoder, ImageError};
 
-use super::{Header, PictureError, buffer, spread};
+use super::Header;
+use super::error::PictureError;
+use super::pixels::{buffer, spread};
 
 pub(super) fn decode(bytes: &[u8], header: Header) -> Result<(Vec<[u8; 4]>, bool), PictureError> {
     let mut decoder = WebPDecoder::new(Cursor::new(bytes)).map_err(damaged)?;

@@ -10,12 +10,12 @@ use proto::message::{Phase, StepFate};
 use rayon::prelude::*;
 
 use super::span::{Rim, span};
+use super::step::{Outcome, Ruler, pass};
 use super::topology::{Border, Step, Topology, ends};
 use super::unseen::{fan_area, length};
-use super::{Outcome, Ruler};
 use crate::prepare::clean::{CleanMesh, MIN_HEIGHT};
 use crate::prepare::normals::{cross, sub, unit};
-use crate::progress::{self, Progress};
+use crate::worker::progress::{self, Progress};
 
 /// A part whose area is smaller than this times its border's own area is a sheet with that border as its rim. Half a
 /// sphere has 2.
@@ -75,7 +75,7 @@ impl Lids {
         let (holes, mut left) = small(mesh, topology, limits);
         let total = holes.len() as u64;
         progress.progress(Phase::Repair, 0, total);
-        progress.expect("filling holes", super::pass(mesh));
+        progress.expect("filling holes", pass(mesh));
         let closed = edges_between(mesh, &holes);
         let patches: Vec<Option<Vec<[u32; 3]>>> = holes
             .par_iter()

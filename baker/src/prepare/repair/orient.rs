@@ -7,13 +7,14 @@
 
 use proto::message::StepFate;
 
+use super::edit;
 use super::sight::{self, Groups};
+use super::step::{Outcome, pass};
 use super::topology::{Topology, ends};
 use super::unseen::length;
-use super::{Outcome, edit};
 use crate::prepare::clean::CleanMesh;
 use crate::prepare::normals::{cross, sub};
-use crate::progress::Progress;
+use crate::worker::progress::Progress;
 
 /// Pairs of views that decide; the sides differ by much or not at all.
 const PAIRS: usize = 48;
@@ -37,7 +38,7 @@ pub(super) fn orient(
         count: topology.part_count,
     };
     let sight = sight::from_all_around(groups, [PAIRS, 1], progress);
-    progress.expect("turning triangles outwards", super::pass(mesh));
+    progress.expect("turning triangles outwards", pass(mesh));
     if let Some(sight) = &sight {
         let inside_out = |part: u32| {
             let [front, back] = sight.pixels[part as usize];

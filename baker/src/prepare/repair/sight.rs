@@ -11,9 +11,9 @@ use proto::table::Camera;
 use rayon::prelude::*;
 
 use super::canvas::{Canvas, Corner, Seen};
-use crate::pace;
 use crate::prepare::normals::{cross, unit};
-use crate::progress::{self, Progress};
+use crate::worker::pace;
+use crate::worker::progress::{self, Progress};
 
 /// Edge of a picture in pixels.
 pub(super) const EDGE: usize = 512;
@@ -330,7 +330,7 @@ fn draw(groups: Groups<'_>, corners: &[Corner], size: [usize; 2]) -> Canvas {
 mod tests {
     use super::*;
     use crate::prepare::unwrap::tests::icosphere;
-    use crate::progress::Silent;
+    use crate::worker::progress::Silent;
 
     #[test]
     fn a_sphere_hides_what_is_within_and_shows_half_of_itself() {

@@ -12,7 +12,7 @@ use super::*;
 use crate::prepare::clean;
 use crate::prepare::load::{NoUvs, RawMesh};
 use crate::prepare::unwrap::tests::icosphere;
-use crate::progress::Silent;
+use crate::worker::progress::Silent;
 
 const ALL: Repair = Repair {
     weld: Some(Repair::WELD),

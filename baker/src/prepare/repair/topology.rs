@@ -13,7 +13,6 @@ const BORDER: u32 = u32::MAX;
 /// Its edge has three triangles or more.
 const CROWDED: u32 = u32::MAX - 1;
 
-/// See the head of this file.
 #[derive(Debug)]
 pub(super) struct Topology {
     mates: Vec<u32>,

@@ -18,17 +18,17 @@
 
 use std::time::Duration;
 
+use kiln_atlas::flow::Graph;
 use proto::message::StepFate;
 
 use super::edit;
 use super::patches::patches;
 use super::sight::{self, EDGE, Eye, Groups, Sight};
+use super::step::{Outcome, Ruler, pass};
 use super::topology::{Topology, ends};
-use super::{Outcome, Ruler};
 use crate::prepare::clean::CleanMesh;
-use crate::prepare::flow::Graph;
 use crate::prepare::normals::{cross, sub};
-use crate::progress::{Progress, unit};
+use crate::worker::progress::{Progress, unit};
 
 /// Pairs of views, as many as TRELLIS has. Tests need fewer.
 const PAIRS: usize = if cfg!(test) { 100 } else { 500 };
@@ -100,7 +100,7 @@ pub(super) fn remove(
             "its triangles overlap too often to be drawn from all around",
         );
     };
-    progress.expect("a minimum cut", super::pass(mesh));
+    progress.expect("a minimum cut", pass(mesh));
     let patches = Patches::new(mesh, topology, &of, &sight);
     let cut = match patches.cut(mesh, topology, &of, &ruler, progress) {
         Cut::Side(side) => side,
@@ -119,8 +119,13 @@ pub(super) fn remove(
     };
     let pieces = Pieces::new(topology, &of, &cut);
     let shown = eyes.sight(groups, progress);
-    progress.expect("what is cut off", super::pass(mesh));
-    let (goes, stayed) = pieces.judge(mesh, topology, &patches, &shown, largest, &ruler);
+    progress.expect("what is cut off", pass(mesh));
+    let (goes, stayed) = pieces.judge(
+        (mesh, topology),
+        &patches,
+        &shown,
+        largest * ruler.side * ruler.side,
+    );
     let going = |piece: u32| piece != Pieces::NONE && goes[piece as usize];
     let pictured = pictured(&shown, topology, &of);
     let leaves = |triangle: usize| going(pieces.of[triangle]) && !pictured[of[triangle] as usize];
@@ -342,12 +347,10 @@ impl Pieces {
 
     fn judge(
         &self,
-        mesh: &CleanMesh,
-        topology: &Topology,
+        (mesh, topology): (&CleanMesh, &Topology),
         patches: &Patches,
         shown: &Sight,
         largest: f64,
-        ruler: &Ruler,
     ) -> (Vec<bool>, Stayed) {
         let medians = patches.quantiles(&self.of_patch, self.count, 0.5);
         let openings = self.openings(mesh, topology);
@@ -366,7 +369,7 @@ impl Pieces {
         let goes = (0..self.count).map(|piece| {
             if medians[piece] > OUTER[0] {
                 stayed.visible += 1;
-            } else if openings[piece] > largest * ruler.side * ruler.side {
+            } else if openings[piece] > largest {
                 stayed.wide += 1;
             } else if pixels[piece] as f64 > SHOWN_PIXELS * all as f64
                 || areas[piece][1] > SHOWN_AREA * (areas[piece][0] + areas[piece][1])

@@ -8,8 +8,9 @@ use std::collections::{HashMap, HashSet};
 
 use proto::message::StepFate;
 
+use super::edit;
+use super::step::Outcome;
 use super::topology::{Topology, ends};
-use super::{Outcome, edit};
 use crate::prepare::clean::{self, CleanMesh, MIN_HEIGHT};
 
 /// Welds border points nearer than `share` of the diagonal.

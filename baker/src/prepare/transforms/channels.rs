@@ -23,7 +23,7 @@ use proto::table::{Layer, LayerSet};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, MapAccess, Visitor};
 
-use super::Problem;
+use super::error::Problem;
 
 /// The axes of a view's normals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -9,7 +9,7 @@
 //! and COLMAP's `FULL_OPENCV` it belongs to the denominator. nerfstudio, which has no k5 and k6, multiplies it by r⁸ in
 //! the numerator. It is read as nerfstudio's unless k5 or k6 is set or the model is `FULL_OPENCV`.
 
-use super::Problem;
+use super::error::Problem;
 use super::keys::Keys;
 
 /// Coefficients, see the head of this file.

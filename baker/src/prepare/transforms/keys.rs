@@ -1,5 +1,5 @@
-//! JSON text → the relevant keys of the file and of each frame. Errors name frame and key. Unknown values are skipped
-//! in the text and never built, so memory grows with the number of frames alone.
+//! Parses the relevant keys of the file and of each frame from JSON. Errors name frame and key. Unknown values are
+//! skipped in the text and never built, so memory grows only with the number of frames.
 
 use std::fmt;
 
@@ -8,8 +8,8 @@ use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
-use super::Problem;
 use super::channels::Channels;
+use super::error::Problem;
 
 /// The keys of one level: the file or a frame.
 #[derive(Clone, Debug, Default, PartialEq)]

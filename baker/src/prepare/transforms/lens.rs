@@ -1,12 +1,18 @@
-//! Focal length or field of view, principal point and stated size → intrinsics for a picture of a given size.
+//! Computes intrinsics for a picture of a given size from focal length or field of view, principal point and stated
+//! size.
 //!
 //! On each axis the frame overrides the file, and a focal length overrides an angle. With `w` and `h`, lengths are in
 //! pixels of that size and scale with the picture, which must have the same shape. Without them, lengths are in pixels
 //! of the picture. Image coordinates run over pixel areas (`w` is the right border), so scaling is a plain factor.
 
+use proto::limits::MAX_VIEW_EDGE;
+
 use super::distortion::Distortion;
+use super::error::Problem;
 use super::keys::Keys;
-use super::{MAX_PIXELS, Problem};
+
+/// Upper bound of `w`, `h`, focal lengths and principal points in pixels: a thousand times the largest view.
+pub(crate) const MAX_PIXELS: f64 = MAX_VIEW_EDGE as f64 * 1000.0;
 
 /// The lens of a frame as written.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,4 +1,4 @@
-//! `transform_matrix`, camera to world with OpenGL axes → world to camera with `OpenCV` axes.
+//! Converts `transform_matrix`, camera to world with OpenGL axes, to world to camera with `OpenCV` axes.
 //!
 //! The axes differ by the sign of y and z: for camera to world `(C, c)`, `R = diag(1, -1, -1) · Cᵀ` and `t = -R c`. A
 //! uniform scale in C (instant-ngp) moves no pixel of a pinhole camera and is removed. The rest must be a rotation up
@@ -6,7 +6,7 @@
 
 use proto::limits::MAX_COORDINATE;
 
-use super::Problem;
+use super::error::{NoRotation, Problem};
 use super::keys::{Matrix, Row};
 
 /// World to camera, with the conventions of [`proto::table::Camera`].
@@ -73,19 +73,6 @@ impl Pose {
         };
         Ok((pose, is_scaled(scale)))
     }
-}
-
-/// Why a matrix is not a rotation with a uniform scale.
-#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
-pub(crate) enum NoRotation {
-    #[error("is mirrored (determinant {0:.3})")]
-    Mirrored(f64),
-    /// No volume.
-    #[error("is singular (determinant {0:.3e}): it turns space into a plane or less")]
-    Singular(f64),
-    /// Axes that are not orthogonal or not equally long.
-    #[error("is sheared or stretched: its axes are off by {0:.4}")]
-    Sheared(f64),
 }
 
 fn is_scaled(scale: f64) -> bool {

@@ -1,4 +1,4 @@
-//! nerfstudio's lists of names → which frames are held out. The head of [`super`] says what each list means.
+//! Decides from nerfstudio's lists of names which frames are held out. The head of [`super`] says what each list means.
 //!
 //! Names are compared as paths, component by component: `./train/a.png` equals `train/a.png`. Endings are part of the
 //! name, so a list has to repeat `file_path` as written.
@@ -7,8 +7,9 @@ use std::collections::HashSet;
 
 use proto::limits::MAX_VIEWS;
 
+use super::error::TransformsError;
+use super::frame::Frame;
 use super::keys::Names;
-use super::{Frame, TransformsError};
 
 #[derive(Debug, Default)]
 pub(super) struct Lists {

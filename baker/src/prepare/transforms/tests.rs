@@ -1,5 +1,7 @@
-//! Each variant of the file, written out here, against the camera it means; each broken one against its message.
+//! Checks each variant of the file, written out here, against the camera it means, and each broken one against its
+//! message.
 
+use proto::message::Code;
 use serde_json::{Value, json};
 
 use super::*;

@@ -1,4 +1,4 @@
-//! The mesh's own texture coordinates → the mesh that is baked, or why they cannot be used.
+//! Bakes onto the mesh's own texture coordinates, or says why they cannot be used.
 //!
 //! They must be within [0, 1], since a baked texture does not repeat, and must have area. Overlapping charts are baked
 //! with a warning, since one texel then shows two places. With pages, each triangle must lie in one UDIM tile, which
@@ -6,16 +6,16 @@
 
 use std::collections::HashMap;
 
+use kiln_atlas::coverage::{self, Coverage};
 use proto::message::{Code, Failure, UnwrapMethod};
 use proto::pages::Pages;
 use proto::table::Mesh;
 
 use super::Unwrapped;
-use super::coverage;
 use crate::prepare::clean::CleanMesh;
 use crate::prepare::load::NoUvs;
 use crate::prepare::normals::point_normals;
-use crate::progress::Progress;
+use crate::worker::progress::Progress;
 
 /// An excess beyond [0, 1] up to this is rounding, and is clamped.
 const ROUNDING: f32 = 1e-4;
@@ -187,7 +187,7 @@ fn check(corner_uvs: &[[[f32; 2]; 3]], pages: Pages) -> Result<(), KeptError> {
     Ok(())
 }
 
-fn tell(mesh: &Mesh, covered: coverage::Coverage, progress: &dyn Progress) {
+fn tell(mesh: &Mesh, covered: Coverage, progress: &dyn Progress) {
     let share = covered.doubly as f64 / covered.covered as f64;
     if share > TOLD_SHARE {
         progress.warning(&format!(
@@ -238,7 +238,7 @@ mod tests {
     use proto::message::Phase;
 
     use super::*;
-    use crate::progress::Silent;
+    use crate::worker::progress::Silent;
 
     #[derive(Default)]
     struct Heard(Mutex<Vec<String>>);

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use proto::table::Camera;
 
+use crate::image::render::{Projection, projected_bounds};
 use crate::prepare::picture::Picture;
-use crate::render::{Projection, projected_bounds};
 
 /// Pixels kept around that rectangle, because silhouettes are eroded and blurred by a few pixels later on.
 const MARGIN: f64 = 4.0;

@@ -1,4 +1,4 @@
-//! Number of views and seed → which views are held out, spread evenly over the file's order.
+//! Chooses held-out views from their number and a seed, spread evenly over the file's order.
 //!
 //! Multiples of the golden ratio modulo 1 are spread as evenly as a sequence of open length can be (Weyl). The seed
 //! moves the start. A larger choice contains a smaller one with the same seed.

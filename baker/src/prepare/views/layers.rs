@@ -1,4 +1,4 @@
-//! The decoded picture of a layer → its bytes in the tables: masked like its view, with normals in world axes.
+//! Converts a layer's decoded picture to its bytes in the tables: masked like its view, with normals in world axes.
 
 use proto::job::Up;
 use proto::table::{Camera, Layer};

@@ -1,5 +1,5 @@
-//! One frame of `transforms.json`, or one image of a COLMAP model: its files' bytes → a decoded, masked picture with
-//! its camera.
+//! Decodes and masks the picture of one frame of `transforms.json`, or of one image of a COLMAP model, and gives it its
+//! camera.
 
 use proto::limits::MAX_IMAGE_FILE_BYTES;
 use proto::message::{Code, Failure, Refusal};
@@ -8,10 +8,9 @@ use proto::table::{Camera, Layer};
 use super::names;
 use super::straighten::{self, Numbers};
 use crate::prepare::colmap::is_model;
-use crate::prepare::folder::{Folder, FolderError};
-use crate::prepare::named_by_input;
 use crate::prepare::picture::{self, Header, Picture, PictureError};
 use crate::prepare::transforms::Frame;
+use crate::worker::folder::{Folder, FolderError};
 
 struct File {
     name: String,
@@ -219,7 +218,7 @@ impl File {
                 _ => "",
             };
             Failure {
-                code: named_by_input(error),
+                code: error.code_of_named(),
                 message: format!("{transforms}: frame {index}: {shown}: {error}{tried}"),
                 hint: hint.to_owned(),
             }

@@ -12,13 +12,13 @@ use super::load::{Decoded, FrameFiles};
 use super::show::Loaded;
 use crate::prepare::arrays::{self, ArrayViews};
 use crate::prepare::colmap;
-use crate::prepare::folder::{Folder, FolderError};
 use crate::prepare::frame::{Candidate, Silhouette};
 use crate::prepare::load::ArraysError;
 use crate::prepare::repair::Eye;
 use crate::prepare::texels::Lookout;
 use crate::prepare::transforms::{self, Applied, Frame, Pose};
-use crate::progress::Progress;
+use crate::worker::folder::{Folder, FolderError};
+use crate::worker::progress::Progress;
 
 /// Longest edge, in pixels, of the small cameras used for what views see ([`Set::eyes`]) and for how large it appears
 /// ([`Set::lookouts`]).

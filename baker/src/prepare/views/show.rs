@@ -1,4 +1,4 @@
-//! A decoded picture and its camera → a [`View`], cropped to what can matter.
+//! Makes a [`View`] of a decoded picture and its camera, cropped to what can matter.
 
 use proto::table::{Camera, Layer, View};
 

@@ -3,19 +3,19 @@
 
 use std::time::Duration;
 
-use proto::job::{PrepareJob, Up};
+use proto::job::{Frame, PrepareJob, Up};
 use proto::message::{Code, Failure};
 use rayon::prelude::*;
 
 use super::set::{Set, Source};
 use super::{IN_FLIGHT_BYTES, POSES};
-use crate::pace;
-use crate::prepare::folder::Folder;
 use crate::prepare::frame::{
     Candidate, DATAPARSER, Input, POINTS, Silhouette, Verdict, all_fit, judge, off, picked, places,
     spread,
 };
-use crate::progress::{Progress, Silent, each, unit};
+use crate::worker::folder::Folder;
+use crate::worker::pace;
+use crate::worker::progress::{Progress, Silent, each, unit};
 
 /// Views whose silhouettes are compared, and how many of them suffice where each fits.
 const VIEWS: usize = 16;
@@ -53,8 +53,8 @@ impl Stand {
     }
 }
 
-/// Compares the silhouettes of some views with those of the mesh, unless the frame is `given` for certain. What is wrong
-/// with the files is left to [`super::deliver`].
+/// Compares the silhouettes of some views with those of the mesh, unless [`Frame::Given`] says that they are right. What is
+/// wrong with the files is left to [`super::deliver`].
 ///
 /// # Errors
 /// They do not belong together, and no other frame in use fits.
@@ -62,12 +62,11 @@ pub(crate) fn settle(
     views: &Folder<'_>,
     job: &PrepareJob,
     (positions, triangles): (&[[f32; 3]], &[[u32; 3]]),
-    given: bool,
     progress: &dyn Progress,
 ) -> Result<Stand, Failure> {
     progress.expect("poses", POSES);
     let set = match Set::read(views, &job.views_file, job.repair.up, &Silent) {
-        Ok(set) if !given => set,
+        Ok(set) if job.frame == Frame::Auto => set,
         _ => return Ok(Stand::default()),
     };
     let picked = picked(set.len(), VIEWS);

@@ -7,7 +7,7 @@
 use proto::limits::{MAX_VIEW_EDGE, MAX_VIEW_PIXELS};
 use rayon::prelude::*;
 
-use crate::bake::colour::{decode, encode};
+use crate::image::render::srgb::{decode, encode};
 use crate::prepare::picture::Picture;
 use crate::prepare::transforms::Distortion;
 

@@ -8,14 +8,14 @@ use std::thread;
 
 use proto::blob::{Blob, BlobFile};
 use proto::channel::{Channel, ChannelError};
-use proto::job::{Quality, Repair, Simplify};
+use proto::job::{Frame, Quality, Repair, Simplify};
 use proto::message::{FromChild, Root, ToChild};
 use proto::pages::Pages;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::prepare::folder::Local;
 use crate::prepare::picture::Picture;
+use crate::worker::folder::Local;
 
 /// Grants what is asked for until the other end closes. Returns the views and the warnings.
 fn supervise(channel: &Channel) -> (Vec<View>, Vec<String>) {
@@ -79,6 +79,7 @@ fn job(holdout: u32) -> PrepareJob {
         texture_size: 256,
         pages: Pages::ONE,
         texture_auto: false,
+        frame: Frame::Auto,
         repair: Repair::default(),
         simplify: Simplify::Keep,
         keep_uvs: false,

@@ -59,6 +59,7 @@ def bake_texture(
     seed: int = 0,
     fallback: str = "adapters",
     refine: str = "auto",
+    frame: str = "auto",
 ) -> np.ndarray:
     """The texture for the caller's own `uvs`: uint8 [S, S, 3], row 0 at v = 1, as TRELLIS returns it.
 
@@ -67,6 +68,8 @@ def bake_texture(
     seconds for the whole call. `quality`: `draft`, `standard` or `best`. `blend`: `srgb` for views whose colours were blended
     as they are encoded, as splats are; `linear` for photographs. `fallback`: how far a failed bake may be repeated otherwise.
     `refine`: whether cameras and exposures are moved first, `off`, `auto` (where they are clearly off) or `on`.
+    `frame`: `auto` takes another convention of axes, units or matrices where silhouettes show that it is meant, and warns of it;
+    `given` takes mesh and cameras as they are.
     Raises JobFailed, Cancelled, RequestProblem, SidecarUnavailable or TimedOut.
     """
     if mode not in _QUALITY:
@@ -85,6 +88,7 @@ def bake_texture(
         "seed": seed,
         "fallback": fallback,
         "refine": refine,
+        "frame": frame,
     }
     call = _Call(progress, timeout, verbose)
     tensors = arrays.pack(vertices, faces, uvs, observations, masks, extrinsics, intrinsics)
@@ -122,6 +126,7 @@ def to_glb(
     seed: int = 0,
     fallback: str = "adapters",
     refine: str = "auto",
+    frame: str = "auto",
 ) -> Glb:
     """A mesh and the views of its appearance → a GLB, y up, that `export`s as TRELLIS's result does.
 
@@ -143,6 +148,7 @@ def to_glb(
         "seed": seed,
         "fallback": fallback,
         "refine": refine,
+        "frame": frame,
         # TRELLIS turns its meshes from z up to y up as it writes them.
         "up": "z",
     }

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use crate::cli::args::{JobArgs, seconds};
+use crate::cli::args::JobArgs;
+use crate::options::seconds;
 use crate::remote::place;
 
 /// Where the sidecar is, and how much is said.

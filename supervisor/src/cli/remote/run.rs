@@ -96,7 +96,7 @@ impl Desk<'_> {
 
     /// The error that is told, and its exit code.
     fn fail(&self, error: &RemoteError) -> u8 {
-        let told = error.told();
+        let told = error.report();
         match error {
             RemoteError::Local(error) if self.json => {
                 screen::result(&screen::error_line(error).to_string());
@@ -122,16 +122,16 @@ impl Desk<'_> {
         let Submit {
             mesh,
             views,
-            mut spec,
+            mut options,
             key,
             retry,
             delivery,
         } = submit;
         let mut collection = None;
-        if spec.mesh.is_none() {
+        if options.mesh.is_none() {
             let collected = collect(&mesh, &views).await?;
-            spec.mesh = Some(collected.mesh.clone());
-            spec.views = Some(collected.views.clone());
+            options.mesh = Some(collected.mesh.clone());
+            options.views = Some(collected.views.clone());
             collection = Some(collected);
         }
         let given = match (&collection, &delivery) {
@@ -152,7 +152,7 @@ impl Desk<'_> {
                     // Without --wait the one line is the job.
                     shown.end(sent, delivery.is_some());
                 }
-                self.client.submit(&spec, &key).await
+                self.client.submit(&options, &key).await
             };
             match attempt.await {
                 Ok(job) => break job,

@@ -1,5 +1,6 @@
 //! What comes back from a crash folder, and what never does.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -11,9 +12,8 @@ use serde_json::{Value, json};
 
 use super::super::{Command, parse};
 use super::*;
-use crate::ladder::Rung;
-use crate::serve::spec::JobSpec;
-use crate::verdict::{Ending, Exit, LastWords, fault};
+use crate::host::ladder::Rung;
+use crate::process::verdict::{Ending, Exit, LastWords, fault};
 
 /// A folder with inputs of every kind.
 fn inputs() -> tempfile::TempDir {
@@ -57,18 +57,25 @@ fn crash(spec: &Spec) -> PathBuf {
         memory_kill: None,
         last: LastWords::default(),
     };
-    let kept = crash::keep(spec, &ending, &fault(&ending), &Rung::default(), 7, &[]);
+    let kept = crash::keep(&crash::Death {
+        spec,
+        ending: &ending,
+        fault: &fault(&ending),
+        rung: &Rung::default(),
+        pid: 7,
+        tail: &[],
+    });
     kept.expect("a crash folder")
 }
 
 const MESH: &str = "bake @/mesh.glb --views @/transforms.json --crash-folder @/crashes";
 const COLMAP: &str = "bake @/mesh.glb --views @/model/images.txt --images @/pics -o @/out/a.glb \
     --texture-size auto --max-texture-size 512 --pages 4 --simplify 0.3 --remove-unseen --fill-holes=0.3 --hole-edges 100 \
-    --weld=0.001 --orient --up z --texture-format jpeg --texture-quality 77 --compress meshopt --provenance-attribute \
+    --weld=0.001 --orient --up z --frame given --texture-format jpeg --texture-quality 77 --compress meshopt --provenance-attribute \
     --alpha-mode mask --alpha-cutoff 0.3 --quality best --blend srgb --refine off --device H200 --holdout 3 \
     --seed 18446744073709551615 --vram-budget 64M --gpu-times --fallback vertex-colours --timeout 99.5 \
     --preview @/out/p.png --maps @/maps --report @/out/r.json --rejected @/rejected --memory-limit 3G \
-    --stall-timeout 7.25 --crash-folder @/crashes";
+    --stall-timeout 7.25 --min-psnr 12.5 --crash-folder @/crashes";
 
 /// Jobs whose options are all off their defaults, in one or another.
 fn jobs() -> [String; 5] {
@@ -83,37 +90,50 @@ fn jobs() -> [String; 5] {
     ]
 }
 
+/// Each value of a JSON document that holds no others, by its place.
+fn leaves(place: &str, value: &Value, into: &mut BTreeMap<String, Value>) {
+    match value {
+        Value::Object(keys) => {
+            for (key, value) in keys {
+                leaves(&format!("{place}/{key}"), value, into);
+            }
+        }
+        leaf => {
+            into.insert(place.to_owned(), leaf.clone());
+        }
+    }
+}
+
 #[test]
 fn every_option_of_a_job_comes_back() {
     let folder = inputs();
-    let mut off = serde_json::to_value(JobSpec::default()).expect("JSON");
+    let all = |kept: &Kept| {
+        let mut all = BTreeMap::new();
+        leaves("", &json!(kept), &mut all);
+        all
+    };
+    let plain = typed(folder.path(), &format!("{MESH} -o @/out/a.glb")).expect("a job");
+    let mut never_set = all(&Kept::of(&plain));
     for words in jobs() {
         let spec = typed(folder.path(), &words).expect(&words);
+        let told = Kept::of(&spec);
+        let set = all(&told);
+        never_set.retain(|place, value| set.get(place) == Some(value));
         let kept = crash(&spec);
+        assert_eq!(crash::job(&kept).expect(&words), told);
         let words = format!("replay {} -o @/out --baker /other", kept.display());
         let again = typed(folder.path(), &words).expect(&words);
-        let told = serde_json::to_value(Kept::of(&spec)).expect("JSON");
-        if let (Value::Object(off), Value::Object(told)) = (&mut off, &told["options"]) {
-            off.retain(|key, value| told.get(key) == Some(value));
-        }
-        let back = serde_json::to_value(Kept::of(&again)).expect("JSON");
-        let mut wanted = told;
         // Alone, and without falling back.
-        wanted["options"]["fallback"] = json!("same_plan");
-        assert_eq!(back, wanted);
+        let mut wanted = told;
+        wanted.options.fallback = Policy::SamePlan;
+        assert_eq!(Kept::of(&again), wanted);
         // What its workers are told, which the list of options does not say by itself.
         assert_eq!(again.prepare_job(), spec.prepare_job());
         let rung = Rung::default();
         assert_eq!(again.warm_job(&rung), spec.warm_job(&rung));
-        let stem = again.form.stem.clone();
-        assert_eq!(
-            again.form,
-            Form {
-                stem,
-                ..spec.form.clone()
-            }
-        );
-        assert_eq!((again.timeout, again.stall), (spec.timeout, spec.stall));
+        let mut form = spec.form.clone();
+        form.stem.clone_from(&again.form.stem);
+        assert_eq!(again.form, form);
         assert_eq!(again.beside.len(), spec.beside.len());
         let counts = [&again, &spec].map(|spec| spec.outputs().count());
         assert_eq!(counts[0], counts[1], "as many files");
@@ -130,13 +150,10 @@ fn every_option_of_a_job_comes_back() {
             (Path::new("/other"), true)
         );
     }
-    // Of a sidecar's jobs alone.
-    let never = ["arrays", "name"];
-    let left: Vec<&str> = (off.as_object().expect("an object").keys())
-        .map(String::as_str)
-        .filter(|key| !never.contains(key))
-        .collect();
-    assert_eq!(left, [] as [&str; 0], "options that no job here sets");
+    // The mesh is the same in all; the others are of a sidecar's jobs alone.
+    let never_set: Vec<String> = never_set.into_keys().collect();
+    let these = ["/options/arrays", "/options/mesh/path", "/options/name"];
+    assert_eq!(never_set, these, "what no job here sets");
 }
 
 #[test]

@@ -6,6 +6,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
+use super::document as doc;
 use crate::serve::listen::Peer;
 use crate::serve::problem::{Code, Problem};
 use crate::serve::service::Service;
@@ -54,4 +55,32 @@ fn operator(peer: &Peer) -> Result<(), Problem> {
         Code::Forbidden,
         "orders are taken from the sidecar's own user and root, by the Unix socket alone",
     ))
+}
+
+/// For the document: an order, and what its answer holds.
+fn about(id: &str, summary: &str, key: &str, value: Value) -> Value {
+    let body = json!({ "type": "object", "required": [key], "properties": { key: value } });
+    let description = "From the sidecar's own user and root, by the Unix socket alone.";
+    let responses = json!({
+        "202": doc::answer("It will be done", doc::JSON, body),
+        "403": doc::problem("By TCP, or not for this caller: forbidden"),
+    });
+    json!({ "post": doc::operation(id, summary, json!({ "description": description }), responses) })
+}
+
+pub(super) fn about_drain() -> Value {
+    let summary = "Take no more jobs, and leave once those at work are over";
+    let running = json!({ "type": "integer", "minimum": 0 });
+    about("drain", summary, "running", running)
+}
+
+pub(super) fn about_self_test() -> Value {
+    let summary = "Bake the sample anew; /readyz tells how it went";
+    about("selfTest", summary, "self_test", doc::schema("SelfTest"))
+}
+
+pub(super) fn about_reset() -> Value {
+    let summary = "Try again what failed again and again; gives what that was";
+    let breakers = json!({ "type": "array", "items": doc::schema("Breaker") });
+    about("resetBreakers", summary, "breakers", breakers)
 }

@@ -11,11 +11,13 @@ use axum::extract::{Extension, Path, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
+use serde_json::{Map, Value, json};
 
-use super::job;
+use super::{document as doc, job};
 use crate::serve::listen::Peer;
 use crate::serve::problem::{Code, Problem};
 use crate::serve::service::Service;
+use crate::serve::work;
 
 /// Read and sent at once.
 const CHUNK: u64 = 256 << 10;
@@ -183,6 +185,42 @@ fn range(text: &str, size: u64) -> Range {
     } else {
         Range::Beyond
     }
+}
+
+/// The headers that say which bytes are wanted.
+pub(super) const HEADERS: [&str; 3] = ["Range", "If-None-Match", "If-Range"];
+
+/// For the document.
+pub(super) fn about() -> Value {
+    let names = work::ARTIFACTS.map(|(name, _)| name);
+    let kinds = ["model/gltf-binary", "image/png"];
+    let whole = kinds.map(|kind| (kind.to_owned(), json!({ "schema": doc::bytes(kind) })));
+    let part = kinds.map(|kind| (kind.to_owned(), json!({})));
+    let [mut whole, mut part] = [whole, part].map(Map::from_iter);
+    whole.insert(
+        doc::JSON.to_owned(),
+        json!({ "schema": { "type": "object" } }),
+    );
+    part.insert(doc::JSON.to_owned(), json!({}));
+    json!({
+        "parameters": [
+            doc::in_path("id", doc::id()),
+            doc::in_path("name", json!({ "enum": names })),
+        ],
+        "get": doc::operation(
+            "artifact",
+            "A file that the job made",
+            json!({ "parameters": doc::headers(&HEADERS) }),
+            doc::of_a_job(json!({
+                "200": { "description": "All of it", "content": whole },
+                "206": { "description": "A range", "content": part },
+                "304": doc::bare("As the caller has it"),
+                "409": doc::problem("Not yet: job_not_finished"),
+                "416": doc::problem("No such bytes: range_not_satisfiable"),
+                "500": doc::problem("The file cannot be read: internal"),
+            })),
+        ),
+    })
 }
 
 #[cfg(test)]

@@ -13,9 +13,10 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::{self, Stream};
+use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use super::job;
+use super::{document as doc, job};
 use crate::serve::board::{Entry, Live};
 use crate::serve::listen::Peer;
 use crate::serve::problem::Problem;
@@ -137,4 +138,20 @@ impl Reader {
 fn event(seq: u64, kind: &str, data: &str) -> Event {
     let event = Event::default().id(seq.to_string()).event(kind).data(data);
     if seq == 1 { event.retry(RETRY) } else { event }
+}
+
+/// For the document.
+pub(super) fn about() -> Value {
+    json!({
+        "parameters": [doc::in_path("id", doc::id())],
+        "get": doc::operation(
+            "events",
+            "What happens, as server-sent events: state, progress, log, done",
+            json!({ "parameters": doc::headers(&["Last-Event-ID"]) }),
+            doc::of_a_job(json!({
+                "200": doc::answer("The stream", "text/event-stream", doc::schema("Event")),
+                "204": doc::bare("Nothing follows"),
+            })),
+        ),
+    })
 }

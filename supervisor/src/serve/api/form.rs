@@ -12,9 +12,9 @@ use axum::extract::{FromRequest, Request};
 use futures_util::{Stream, StreamExt};
 
 use super::blobs;
+use crate::options::{JobOptions, Source, plain_name};
 use crate::serve::problem::{Code, Problem};
 use crate::serve::service::Service;
-use crate::serve::spec::{JobSpec, Source, plain_name};
 use crate::store::{Digest, SPEC_BYTES};
 
 /// A mesh with its buffers; a picture and a mask of each of 4,096 views.
@@ -87,7 +87,7 @@ fn unread(error: &MultipartError) -> Problem {
 ///
 /// # Errors
 /// It is none, breaks off, or is beyond a bound; a part is none that a job has.
-pub(super) async fn read(service: &Service, request: Request) -> Result<JobSpec, Problem> {
+pub(super) async fn read(service: &Service, request: Request) -> Result<JobOptions, Problem> {
     let (ahead, whole) = (Ahead::default(), service.options.queue_bytes);
     let bound = ahead.clone();
     let request =
@@ -98,13 +98,13 @@ pub(super) async fn read(service: &Service, request: Request) -> Result<JobSpec,
     let mut inputs = Inputs::default();
     for _ in 0..PARTS {
         let Some(part) = form.next_field().await.map_err(|error| unread(&error))? else {
-            let mut spec: JobSpec = spec.unwrap_or_default();
+            let mut spec: JobOptions = spec.unwrap_or_default();
             (spec.mesh, spec.views) = inputs.sources()?;
             return Ok(spec);
         };
         ahead.0.store(0, Ordering::Relaxed);
         if part.name() == Some("spec") {
-            let read = JobSpec::read(&text(part, &ahead).await?, false)?;
+            let read = JobOptions::read(&text(part, &ahead).await?, false)?;
             if spec.replace(read).is_some() {
                 return Err(bad("two parts are the spec"));
             }

@@ -12,7 +12,8 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use crate::procfs::Holdings;
+use super::document as doc;
+use crate::process::procfs::Holdings;
 use crate::serve::problem::Problem;
 use crate::serve::service::Service;
 
@@ -132,8 +133,33 @@ pub async fn capabilities(State(service): State<Service>) -> Json<Value> {
     }))
 }
 
-/// `GET /openapi.json`.
-pub async fn openapi() -> Response {
-    let text = include_str!("../openapi.json");
-    ([(header::CONTENT_TYPE, "application/json")], text).into_response()
+/// For the document: a route that gives one thing.
+pub(super) fn about(id: &str, summary: &str, responses: Value) -> Value {
+    json!({ "get": doc::operation(id, summary, json!({}), responses) })
+}
+
+pub(super) fn about_livez() -> Value {
+    let answer = |description| doc::answer(description, "text/plain", json!({ "type": "string" }));
+    let responses = json!({ "200": answer("Yes"), "503": answer("No") });
+    about("livez", "The scheduler turns", responses)
+}
+
+pub(super) fn about_readyz() -> Value {
+    let answer = |description| doc::answer(description, doc::JSON, doc::schema("Readiness"));
+    let responses = json!({ "200": answer("Yes"), "503": answer("No, and why") });
+    let summary = "A bake was right, and there is room for more";
+    about("readyz", summary, responses)
+}
+
+pub(super) fn about_metrics() -> Value {
+    let text = json!({ "type": "string" });
+    let answer = doc::answer("They", "application/openmetrics-text", text);
+    let responses = json!({ "200": answer, "503": doc::not_now() });
+    about("metrics", "OpenMetrics", responses)
+}
+
+pub(super) fn about_capabilities() -> Value {
+    let answer = doc::answer("They", doc::JSON, doc::schema("Capabilities"));
+    let summary = "Limits, formats, self-test";
+    about("capabilities", summary, json!({ "200": answer }))
 }

@@ -11,6 +11,7 @@ use futures_util::stream::{self, StreamExt, TryStreamExt};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::document as doc;
 use crate::serve::board::{self, Now};
 use crate::serve::listen::Peer;
 use crate::serve::problem::{Code, Problem};
@@ -272,4 +273,68 @@ pub async fn forget(
     service.store.forget(job.id).await?;
     service.board.remove(job.id);
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// For the document: `/v1/jobs/{id}`.
+pub(super) fn about() -> Value {
+    json!({
+        "parameters": [doc::in_path("id", doc::id())],
+        "get": doc::operation(
+            "job",
+            "One job",
+            json!({ "parameters": doc::headers(&["If-None-Match"]) }),
+            doc::of_a_job(json!({
+                "200": doc::a_job("The job"),
+                "304": doc::bare("As the caller has it"),
+            })),
+        ),
+        "delete": doc::operation(
+            "forget",
+            "Forget a job that is over, and its files",
+            json!({}),
+            doc::of_a_job(json!({
+                "204": doc::bare("Forgotten"),
+                "409": doc::problem("It is not over: job_running"),
+            })),
+        ),
+    })
+}
+
+/// For the document: `/v1/jobs/{id}/cancel`.
+pub(super) fn about_cancel() -> Value {
+    let answers = doc::of_a_job(json!({
+        "200": doc::a_job("It was over"),
+        "202": doc::a_job("It will end"),
+    }));
+    json!({
+        "parameters": [doc::in_path("id", doc::id())],
+        "post": doc::operation("cancel", "End a job", json!({}), answers),
+    })
+}
+
+/// For the document: `GET /v1/jobs`.
+pub(super) fn about_list() -> Value {
+    let states = store::State::ALL.map(|state| state.word());
+    let page = json!({
+        "type": "object",
+        "required": ["jobs", "cursor"],
+        "properties": {
+            "jobs": { "type": "array", "items": doc::schema("Job") },
+            "cursor": { "type": ["string", "null"] },
+        },
+    });
+    doc::operation(
+        "list",
+        "The caller's jobs, newest first; to the sidecar's own user and root, those of all clients",
+        json!({ "parameters": [
+            doc::in_query("state", json!({ "enum": states })),
+            doc::in_query("cursor", doc::id()),
+            doc::in_query("limit", json!({ "type": "integer", "minimum": 1, "maximum": PAGE })),
+        ] }),
+        json!({
+            "200": doc::answer("A page", doc::JSON, page),
+            "400": doc::problem("Cannot be read: invalid_request"),
+            "503": doc::not_now(),
+        }),
+    )
 }

@@ -14,13 +14,14 @@ use axum::extract::{Extension, RawQuery, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt;
+use serde_json::{Map, Value, json};
 
-use super::{blobs, form, job};
+use super::{blobs, document as doc, form, job};
+use crate::options::JobOptions;
 use crate::serve::board::{Live, Now};
 use crate::serve::listen::Peer;
 use crate::serve::problem::{Code, Problem};
 use crate::serve::service::Service;
-use crate::serve::spec::JobSpec;
 use crate::serve::steady::Slow;
 use crate::store::{Accepted, Job, NewJob, SPEC_BYTES};
 
@@ -75,7 +76,7 @@ pub async fn submit(
         return Err(error.into());
     }
     let spec = match kind.as_deref() {
-        Some("application/json") => JobSpec::read(&bytes(request.into_body()).await?, true)?,
+        Some("application/json") => JobOptions::read(&bytes(request.into_body()).await?, true)?,
         Some("application/safetensors") => {
             let mut spec = in_query(query.as_deref().unwrap_or_default())?;
             let body = request.into_body();
@@ -229,12 +230,69 @@ async fn bytes(body: Body) -> Result<axum::body::Bytes, Problem> {
     })
 }
 
-fn in_query(query: &str) -> Result<JobSpec, Problem> {
+fn in_query(query: &str) -> Result<JobOptions, Problem> {
     let mut pairs = form_urlencoded::parse(query.as_bytes());
     match pairs.find(|(key, _)| key == "spec") {
-        Some((_, text)) => JobSpec::read(text.as_bytes(), false),
-        None => Ok(JobSpec::default()),
+        Some((_, text)) => Ok(JobOptions::read(text.as_bytes(), false)?),
+        None => Ok(JobOptions::default()),
     }
+}
+
+/// For the document: `/v1/jobs`.
+pub(super) fn about() -> Value {
+    let parameters = json!([
+        { "name": "Idempotency-Key", "in": "header", "required": true, "schema": { "type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]([ -~]*[!-~])?$" } },
+        { "name": "Prefer", "in": "header", "schema": { "type": "string" }, "description": "wait=N: answer when the job is over, or after N seconds (60 at most)" },
+        { "name": "spec", "in": "query", "schema": { "type": "string" }, "description": "With a safetensors body: the JSON of the spec, without inputs" },
+    ]);
+    let file = doc::bytes(doc::BYTES);
+    let form = json!({
+        "type": "object",
+        "required": ["mesh", "views"],
+        "properties": {
+            "spec": { "type": "string", "contentMediaType": doc::JSON, "description": "The JSON of the spec, without inputs" },
+            "mesh": file,
+            "views": file,
+            "file": { "type": "array", "items": file },
+        },
+        "additionalProperties": false,
+        "description": "Filenames are those by which the views name their pictures: ./train/r_0.png is train/r_0.png; none goes up, is absolute or comes twice",
+    });
+    let body = json!({ "required": true, "content": {
+        (doc::JSON): { "schema": doc::schema("Spec") },
+        "multipart/form-data": { "schema": form },
+        "application/safetensors": { "schema": file },
+    } });
+    let links = ["job", "events", "cancel", "forget", "artifact"].map(|id| {
+        let link = json!({ "operationId": id, "parameters": { "id": "$response.body#/id" } });
+        (id.to_owned(), link)
+    });
+    let links = Map::from_iter(links);
+    let accepted = |description| {
+        let mut answer = doc::a_job(description);
+        answer["links"] = json!(links);
+        answer
+    };
+    let too_large = format!(
+        "Too large, a spec, a file or all of them: payload_too_large. A spec has {SPEC_BYTES} bytes at most, with its defaults filled in"
+    );
+    let responses = json!({
+        "200": accepted("It is over"),
+        "202": accepted("Accepted"),
+        "400": doc::problem("Cannot be read: invalid_request, idempotency_key_missing"),
+        "408": doc::problem("The body came too slowly: request_timeout"),
+        "413": doc::problem(&too_large),
+        "415": doc::problem("Another kind of body: unsupported_media_type"),
+        "422": doc::problem("Cannot be done as described: invalid_spec, idempotency_key_reused"),
+        "429": doc::problem("The queue is full: queue_full, or this client's share of it: quota_exceeded"),
+        "503": doc::not_now(),
+        "507": doc::problem("The disk has no room for more bytes, or for another file: insufficient_storage"),
+    });
+    let more = json!({ "parameters": parameters, "requestBody": body });
+    json!({
+        "post": doc::operation("submit", "A new job: on disk before this answers", more, responses),
+        "get": job::about_list(),
+    })
 }
 
 #[cfg(test)]
@@ -277,7 +335,7 @@ mod tests {
     fn a_spec_may_come_in_the_query() {
         let spec = in_query("a=b&spec=%7B%22texture_size%22%3A512%7D").expect("a spec");
         assert_eq!(spec.texture_size, 512);
-        assert_eq!(in_query("").expect("defaults"), JobSpec::default());
+        assert_eq!(in_query("").expect("defaults"), JobOptions::default());
         in_query("spec=%7B%22mesh%22%3A5%7D").expect_err("a number is no mesh");
     }
 }

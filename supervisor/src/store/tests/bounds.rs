@@ -1,4 +1,4 @@
-//! Bounds of the queue and of the disk: who is refused, who is not, and what goes when there is too much.
+//! Limits of the queue and of the disk: who is refused, and what is removed when too much is kept.
 
 use super::*;
 
@@ -180,14 +180,14 @@ async fn share_removes_what_finished_first_then_uploads() {
         };
         ids.push(job.id);
     }
-    // The last one to be accepted finishes first.
+    // The last to be accepted finishes first.
     for id in [3, 0, 1].map(|place| ids[place]) {
         succeed(&store, id, &[0; 100]).await;
-        // Which of two finished first is known only where the clock moved between them.
+        // The order of two ends is known only if the clock moves between them.
         clock.pass(1);
     }
     let idle = upload(&store, &[3; 5]).await;
-    // 300 of results, 75 of uploads.
+    // 300 bytes of results, 75 of uploads.
     let gone = store.expire().await.expect("a disk");
     assert_eq!(
         gone,

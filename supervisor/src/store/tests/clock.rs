@@ -1,4 +1,4 @@
-//! The wall clock is set, the machine is started anew: nothing is kept shorter by that, and nothing for ever.
+//! Setting the wall clock or rebooting shortens no retention, and keeps nothing for ever.
 
 use super::*;
 
@@ -11,7 +11,7 @@ fn open_by(folder: &Path, clock: &Clock) -> Store {
         .0
 }
 
-/// A store with a finished job, and an upload that nobody uses.
+/// A store with a finished job and an unused upload.
 async fn filled(folder: &Path, clock: &Clock) -> (Store, JobId, Digest) {
     let store = open_by(folder, clock);
     let id = accept(&store, "a").await.id;
@@ -30,7 +30,7 @@ async fn is_kept(store: &Store, id: JobId, unused: Digest, what: &str) {
     assert_eq!(store.blob(unused).await, Ok(Some(6)), "{what}");
 }
 
-/// What is left of their time passes, and they go.
+/// The rest of their retention passes, and they are removed.
 async fn goes(store: &Store, clock: &Clock, id: JobId) {
     clock.pass(wide().keep_ms);
     let gone = store.expire().await.expect("a disk");
@@ -51,7 +51,7 @@ async fn a_wall_clock_that_jumps_shortens_nothing_and_lengthens_nothing() {
             "as people count now"
         );
         store.close().await.expect("open");
-        // And the other way, while nobody looks.
+        // And back, while nobody looks.
         clock.set_wall(-2 * jump);
         let store = open_by(folder.path(), &clock);
         is_kept(&store, id, unused, "after a restart").await;
@@ -77,7 +77,7 @@ async fn time_passes_while_the_sidecar_is_not_there_and_not_while_the_machine_is
     let (folder, clock) = (super::folder(), Clock::still(NOON));
     let (store, id, unused) = filled(folder.path(), &clock).await;
     store.close().await.expect("open");
-    // It comes up with a wrong clock, which is set later.
+    // The machine boots with a wrong clock, which is set later.
     clock.boot();
     clock.set_wall(500 * DAY_MS);
     let store = open_by(folder.path(), &clock);
@@ -94,7 +94,7 @@ async fn a_machine_that_goes_down_forgets_minutes_of_a_time_of_hours() {
     let half = wide().keep_ms / 2;
     clock.pass(half);
     store.expire().await.expect("a disk");
-    // Not noted any more.
+    // Too soon to be saved.
     clock.pass(5 * 60 * 1000);
     store.expire().await.expect("a disk");
     store.close().await.expect("open");

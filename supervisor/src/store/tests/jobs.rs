@@ -1,4 +1,4 @@
-//! Jobs: accepted once, begun, ended once, kept across a close and a sudden end.
+//! Jobs are accepted, begun and ended exactly once, and survive a close and a sudden end.
 
 use super::*;
 
@@ -209,7 +209,7 @@ async fn a_result_that_is_not_there_is_not_told_of() {
     }
     let job = store.get(job.id).await.expect("there");
     assert_eq!((job.state, job.artifacts.len()), (State::Running, 0));
-    // The same name twice: a constraint of the database, in the midst of the rows.
+    // The same name twice violates a constraint in the midst of the rows.
     let artifacts = vec![good.clone(), good];
     let twice = End {
         artifacts,

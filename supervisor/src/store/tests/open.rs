@@ -1,4 +1,4 @@
-//! Opening: what a sudden end left is put right, what is damaged, newer or another's is refused and left as it is.
+//! Opening repairs what a sudden end left, and refuses, unchanged, what is damaged, newer or not Kiln's.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -20,7 +20,7 @@ fn all(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     files
 }
 
-/// The folder as it lies there while the store is open: what kill -9 leaves.
+/// A copy of the open store's folder: what kill -9 leaves.
 fn killed(folder: &Path) -> TempDir {
     let copy = super::folder();
     let mut folders = vec![String::new()];
@@ -115,7 +115,7 @@ async fn what_a_sudden_end_left_is_put_right() {
     assert!(accept(&store, "next").await.id > second.id);
 }
 
-/// Whoever learns that the store is closed finds all of it closed: however the thread ended, and on however busy a machine.
+/// A caller that learns that the store is closed finds all of it closed, however the thread ended.
 #[tokio::test]
 async fn a_store_that_is_closed_is_closed_in_every_respect() {
     let folder = folder();
@@ -252,7 +252,7 @@ async fn a_damaged_database_is_refused_and_left_as_it_is() {
     let (whole, wal) = (file("store.sqlite"), file("store.sqlite-wal"));
     assert!(!wal.is_empty());
     let mut refused = 0;
-    // Each page in turn: its head, as a write that went elsewhere would leave it.
+    // Overwrites the head of each page in turn, as a misdirected write would.
     for start in (0..whole.len()).step_by(4096) {
         let mut bytes = whole.clone();
         bytes[start..start + 64].fill(0xa5);

@@ -1,4 +1,4 @@
-//! Figures: 10,000 stored jobs → time to open; 1,000 queued jobs → time to accept. Printed, and not asserted: they are the
+//! Prints the time to open a store of 10,000 jobs and to accept 1,000 queued jobs. Asserts nothing: the times are the
 //! disk's.
 
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ fn quantile(times: &[Duration], percent: usize) -> f64 {
     millis(times[(times.len() * percent / 100).min(times.len() - 1)])
 }
 
-/// As a spec and a report are in size.
+/// A job of the usual size of spec and report.
 fn sized(key: &str) -> NewJob {
     NewJob {
         spec: format!("{{\"name\": {key:?}, \"pad\": \"{}\"}}", "x".repeat(2_000)),
@@ -57,7 +57,7 @@ async fn ten_thousand_stored_jobs() {
                     panic!("accepted")
                 };
                 store.begin(job.id).await.expect("queued");
-                // The last hundred run when the process ends.
+                // The last hundred are running when the process ends.
                 if number < 9_900 {
                     let mut end = end(Outcome::Succeeded);
                     end.artifacts = vec![result(&store, job.id, "model.glb", b"glTF").await];
@@ -165,7 +165,7 @@ async fn a_thousand_queued_jobs() {
     ));
 }
 
-/// The one that has waited longest: the last of the last page.
+/// The job that has waited longest: the last of the last page.
 async fn first(store: &Store) -> JobId {
     let page = store
         .list(Some(State::Queued), None, 5_000)

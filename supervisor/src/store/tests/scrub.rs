@@ -1,9 +1,11 @@
-//! Uploads that the disk has lost, cut short or changed: found, told, and mended by sending them again.
+//! Uploads that the disk lost, truncated or changed are found and reported, and sending them again repairs them.
 
 use super::*;
 
-/// What may happen to a file of six bytes, and its row and inputs know nothing of it.
-const HARM: [(&str, fn(&Path)); 3] = [
+type Harm = fn(&Path);
+
+/// Damage to a file of six bytes that its row and inputs do not reflect.
+const HARM: [(&str, Harm); 3] = [
     ("lost", |path| fs::remove_file(path).expect("ours")),
     ("cut", |path| replace(path, b"a me")),
     ("changed", |path| replace(path, b"a mess")),
@@ -101,7 +103,7 @@ async fn a_round_finds_every_harm_and_spares_what_is_whole() {
     assert_eq!(entries(&folder.path().join("spool")), [""; 0]);
 }
 
-/// An upload does not take the word of a file of the right size.
+/// An upload does not trust a file just because its size is right.
 #[tokio::test]
 async fn sending_a_changed_upload_again_mends_it() {
     let folder = folder();
@@ -134,7 +136,7 @@ async fn the_inputs_of_a_job_go_with_its_end() {
         store.finish(job.id, end(outcome)).await.expect("it runs");
         assert!(!input.exists() && links() == 1, "{outcome:?}");
     }
-    // What a version left that kept them, or a sudden end.
+    // Left by a version that kept them, or by a sudden end.
     let ids = store.list(None, None, 9).await.expect("a page").jobs;
     let left = folder.path().join(format!("jobs/{}/input", ids[0]));
     fs::create_dir(&left).expect("a folder");

@@ -1,4 +1,4 @@
-//! Uploads: whole under their SHA-256 or not at all, once on the disk, and linked into the folders of jobs.
+//! Uploads are kept whole under their SHA-256 or not at all, once on disk, and linked into job folders.
 
 use std::os::unix::fs::MetadataExt;
 
@@ -105,7 +105,7 @@ async fn inputs_are_links_under_their_names() {
     let Ok(Accepted::New { job, .. }) = store.accept(asked).await else {
         panic!("accepted")
     };
-    // A second time, as after a restart, over what is there.
+    // Twice, as after a restart, over existing files.
     for _ in 0..2 {
         let input = store.materialise(job.id).await.expect("all are there");
         assert_eq!(input, folder.path().join(format!("jobs/{}/input", job.id)));

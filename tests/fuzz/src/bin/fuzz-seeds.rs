@@ -1,5 +1,5 @@
-//! `fuzz-seeds write FOLDER`: every seed, made and kept, to `FOLDER/TARGET/NAME`, for ./run.sh fuzz.
-//! `fuzz-seeds pack TARGET FOLDER`: the files of `FOLDER` to the kept inputs of `TARGET`.
+//! `fuzz-seeds write FOLDER` writes every seed, generated and kept, to `FOLDER/TARGET/NAME`, for ./run.sh fuzz.
+//! `fuzz-seeds pack TARGET FOLDER` packs the files of `FOLDER` into the kept inputs of `TARGET`.
 
 use std::error::Error;
 use std::fs;
@@ -8,9 +8,9 @@ use std::path::Path;
 use kiln_fuzz::seed;
 use kiln_fuzz::targets::ALL;
 
-/// Larger inputs are not kept: what they reach, a smaller one mostly reaches too.
+/// Larger inputs are not kept: a smaller one mostly reaches the same code.
 const MOST_BYTES: usize = 2048;
-/// Of all that are kept for one target; the smaller ones first.
+/// Most bytes kept per target, smaller inputs first.
 const PACK_BYTES: usize = 48 << 10;
 
 fn main() -> Result<(), Box<dyn Error>> {

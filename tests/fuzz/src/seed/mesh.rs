@@ -1,4 +1,4 @@
-//! A patch of the sample's mesh as glTF in every way of storing it that is read, as PLY and as OBJ.
+//! A patch of the sample's mesh as glTF in every supported encoding, as PLY and as OBJ.
 
 use serde_json::{Value, json};
 
@@ -158,12 +158,12 @@ fn compressed(patch: &Patch, accessors: &Value, primitive: &Value) -> Vec<u8> {
     accessors[2]["componentType"] = json!(5125);
     let mut file = document(primitive, &accessors, &json!(views), bin.len());
     file["extensionsRequired"] = json!(["EXT_meshopt_compression"]);
-    // What the views decode to; it has no bytes of its own.
+    // The target of decompression; it has no bytes of its own.
     file["buffers"] = json!([{"byteLength": bin.len()}, {"byteLength": 1 << 20}]);
     glb(&file, &bin)
 }
 
-/// The views of the parts, one behind the other, and the binary chunk.
+/// Buffer views of the concatenated parts, and the binary chunk.
 fn pack(parts: &[&[u8]]) -> (Value, Vec<u8>) {
     let mut bin = Vec::new();
     let mut views = Vec::new();

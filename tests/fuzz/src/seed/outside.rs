@@ -1,4 +1,4 @@
-//! What reaches the supervisor from outside its packets: names of files, flight recorders, lists of jobs.
+//! Inputs of the supervisor besides packets: names of files, flight recorders, lists of jobs.
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -10,14 +10,14 @@ use proto::recorder::{RECORDER_BYTES, Recorder, Slot};
 
 use super::Seed;
 
-/// Bytes of each of a recorder's five records that a seed holds: the least that the first needs.
+/// Bytes per record in a seed: the least that the first of a recorder's five records needs.
 const RECORD_BYTES: usize = 192;
 
 const LIST: &str = r#"[{"mesh": "-a.glb", "views": "v", "output": "o.glb"},
 {"name": "b\u0007", "mesh": "b", "texture-size": 512, "simplify": 0.5, "keep-uvs": true, "json-lines": false}]"#;
 
 pub(super) fn add(seeds: &mut Vec<Seed>) {
-    // Letters, and the same in parts: "./inner.bin", "sub/../inner.bin", "sub/b.png".
+    // A name as letters, and the same in parts: "./inner.bin", "sub/../inner.bin", "sub/b.png".
     for (number, name) in [
         &b"mesh"[..],
         b"sub/../sub/./g.bin",
@@ -36,7 +36,7 @@ pub(super) fn add(seeds: &mut Vec<Seed>) {
     seeds.push(("jobs", "made-list".to_owned(), LIST.into()));
 }
 
-/// A recorder that a real writer wrote, and how its process ended.
+/// A recorder written by a real writer, and how its process ended.
 fn recorder(exit: u8) -> Vec<u8> {
     let blob = Blob::create("recorder", RECORDER_BYTES).expect("memory");
     let twin = || blob.as_fd().try_clone_to_owned().expect("a fd");

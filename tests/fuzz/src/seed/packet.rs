@@ -1,8 +1,8 @@
 //! One packet of each kind and direction.
 
 use proto::job::{
-    BakeJob, Blend, CompareJob, Device, EncodeJob, Memory, PrepareJob, Product, Quality, Refine,
-    Repair, Simplify, TextureFormat, Up, WarmJob,
+    BakeJob, Blend, CompareJob, Device, EncodeJob, Frame, Memory, PrepareJob, Product, Quality,
+    Refine, Repair, Simplify, TextureFormat, Up, WarmJob,
 };
 use proto::message::{
     AdapterInfo, BakeSummary, CameraFate, Code, Done, EncodeSummary, ExposureFate, Failure,
@@ -35,6 +35,7 @@ fn to_child() -> Vec<ToChild> {
             texture_size: 1024,
             pages: Pages::ONE,
             texture_auto: true,
+            frame: Frame::Given,
             repair: Repair {
                 weld: Some(Repair::WELD),
                 orient: true,
@@ -183,7 +184,7 @@ fn sandbox() -> Sandbox {
 
 fn adapter() -> AdapterInfo {
     AdapterInfo {
-        // A terminal would change its colour.
+        // This would change a terminal's colour.
         name: "llvm\u{1b}[31mpipe\n".to_owned(),
         backend: "vulkan".to_owned(),
         kind: "software".to_owned(),
@@ -192,7 +193,7 @@ fn adapter() -> AdapterInfo {
 }
 
 /// One of each role.
-pub(super) fn summaries() -> [Done; 3] {
+pub(crate) fn summaries() -> [Done; 3] {
     let times = vec![PhaseTime {
         phase: Phase::Raster,
         ms: 12.5,

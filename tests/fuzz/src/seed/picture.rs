@@ -1,5 +1,5 @@
-//! A corner of one of the sample's views in every format and depth that can be written, and what nobody writes by a library:
-//! interlaced, animated, in four channels.
+//! A corner of a sample view in every format and depth that can be written, and in forms that libraries do not write:
+//! interlaced, animated, with four channels.
 
 use std::io::Cursor;
 
@@ -12,7 +12,7 @@ const SAMPLE: &[u8] = include_bytes!("../../../data/spot/train/r_000.png");
 /// Lossy WebP, one pixel: `image` writes lossless only.
 const LOSSY: &[u8] = b"RIFF\x22\0\0\0WEBPVP8 \x16\0\0\0\x30\x01\0\x9d\x01\x2a\x01\0\x01\0\x0e\xc0\xfe\x25\xa4\0\x03\x70\0\0\0\0";
 
-/// By another program: as readers of views test themselves with them.
+/// Written by other programs; the view reader's tests use the same files.
 const PROGRESSIVE: &[u8] =
     include_bytes!("../../../../baker/src/prepare/picture/samples/progressive.jpg");
 const TURNED: &[u8] = include_bytes!("../../../../baker/src/prepare/picture/samples/turned.jpg");
@@ -61,13 +61,13 @@ pub(super) fn add(seeds: &mut Vec<Seed>) {
     ] {
         seeds.push(("picture", format!("made-{name}"), bytes));
     }
-    // Recognised, and refused by what they are.
+    // Recognised and refused.
     for (name, bytes) in [("cmyk.jpg", cmyk()), ("animated.webp", ANIMATED.to_vec())] {
         seeds.push(("picture", format!("refused-{name}"), bytes));
     }
 }
 
-/// Width and height of what is made here.
+/// Width and height of the generated pictures.
 const SIZE: [usize; 2] = [12, 9];
 
 /// A view in miniature: RGBA, interlaced.
@@ -90,8 +90,8 @@ pub(super) fn pixel() -> Vec<u8> {
     adam7([1, 1], [8, 2], |_, _, k| 90 * k as u16)
 }
 
-/// A PNG in the seven passes of Adam7; `depth` in bits, and 0 for grey, 2 for RGB or 6 for RGBA. A channel's number is the
-/// third that `sample` is given.
+/// An Adam7-interlaced PNG. `depth` is in bits; the colour type is 0 for grey, 2 for RGB or 6 for RGBA. The third
+/// argument of `sample` is the channel.
 fn adam7(
     size: [usize; 2],
     [depth, colour]: [u8; 2],
@@ -137,7 +137,7 @@ fn adam7(
     .concat()
 }
 
-/// An animated PNG of two frames, of which the first is the picture.
+/// An animated PNG of two frames; the first is the picture.
 fn animated() -> Vec<u8> {
     let lines: Vec<u8> = (0..2).flat_map(|y| [0, 9 * y, 50, 100, 150]).collect();
     let data = stored(&lines);
@@ -173,7 +173,7 @@ fn chunk(kind: [u8; 4], body: &[u8]) -> Vec<u8> {
     [&length[..], &kind, body, &sum.to_be_bytes()].concat()
 }
 
-/// A zlib stream of one block that is not compressed, so that few bytes of it change few of the picture.
+/// A zlib stream with one uncompressed block, so that a changed byte changes little of the picture.
 fn stored(bytes: &[u8]) -> Vec<u8> {
     let (mut a, mut b) = (1_u32, 0_u32);
     for &byte in bytes {
@@ -191,7 +191,7 @@ fn stored(bytes: &[u8]) -> Vec<u8> {
     .concat()
 }
 
-/// A JPEG of four channels and one block of each, all of them at their middle.
+/// A JPEG with four channels of one block each, all at mid-level.
 fn cmyk() -> Vec<u8> {
     let segment = |marker: u8, body: &[u8]| {
         let length = (body.len() as u16 + 2).to_be_bytes();

@@ -1,4 +1,4 @@
-//! Whole jobs in small: without a fault, with a death of each role, and with packets as bytes. Soups are here too.
+//! Small whole jobs: without a fault, with a death of each role, and with packets as bytes. Also triangle soups.
 
 use proto::message::{FromChild, Phase, Role, Table};
 use proto::wire;
@@ -73,7 +73,7 @@ pub(super) fn add(seeds: &mut Vec<Seed>) {
     seeds.push(("soup", "made-any".to_owned(), any));
 }
 
-/// The least that passes for a file.
+/// The smallest valid file.
 fn file(table: Table) -> Option<&'static [u8]> {
     match table {
         Table::Glb => Some(b"glTF\x02\0\0\0\x18\0\0\0\x04\0\0\0JSON{}  "),

@@ -1,4 +1,4 @@
-//! The smallest good table of each kind.
+//! The smallest valid table of each kind.
 
 use proto::table::maps::Maps;
 use proto::table::{

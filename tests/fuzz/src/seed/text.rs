@@ -1,4 +1,4 @@
-//! Camera files of the three dialects, models of COLMAP, and streams of log lines.
+//! Camera files in three dialects, COLMAP models, and streams of log lines.
 
 use super::Seed;
 
@@ -38,7 +38,7 @@ pub(super) fn add(seeds: &mut Vec<Seed>) {
     seeds.push(("log", "made-many".to_owned(), many));
 }
 
-/// The sample's own file, two of its sixteen frames.
+/// Two of the sixteen frames of the sample's own file.
 fn sample_of_two() -> Vec<u8> {
     let mut file: serde_json::Value = serde_json::from_slice(SAMPLE).expect("the sample is JSON");
     let frames = file["frames"].as_array_mut().expect("it has frames");
@@ -46,7 +46,7 @@ fn sample_of_two() -> Vec<u8> {
     serde_json::to_vec(&file).expect("it is JSON again")
 }
 
-/// A model in both forms, as the target splits them: a byte for the form, and the length of the cameras.
+/// A model in both forms, encoded for the target: a byte for the form, then the length of the cameras.
 fn models() -> [(&'static str, Vec<u8>); 2] {
     const CAMERAS: &str = "# cameras\n1 OPENCV 64 48 50 51 32 24 0.1 -0.02 0.003 0\n2 SIMPLE_PINHOLE 64 48 50 32 24\n";
     const IMAGES: &str =

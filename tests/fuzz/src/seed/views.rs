@@ -1,5 +1,5 @@
-//! Sets of views that come all the way through prepare: `transforms.json` and models of COLMAP with their pictures, as the target
-//! [`views`] splits them, and safetensors files with mesh and views, for [`arrays`].
+//! Sets of views that pass all of prepare. `transforms.json` and COLMAP models with their pictures are encoded for the
+//! target [`views`], safetensors files with mesh and views for [`arrays`].
 //!
 //! [`views`]: crate::targets::views
 //! [`arrays`]: crate::targets::arrays
@@ -8,10 +8,10 @@ use serde_json::{Map, Value, json};
 
 use super::{Seed, picture};
 
-/// From four before the origin.
+/// A camera four units in front of the origin.
 const POSES: &str = "[[1,0,0,0],[0,1,0,0],[0,0,1,4],[0,0,0,1]]";
 
-/// Width and height of the pictures of [`picture::part`].
+/// Width and height of the pictures of the pictures.
 const SIZE: [usize; 2] = [12, 9];
 
 pub(super) fn add(seeds: &mut Vec<Seed>) {
@@ -62,7 +62,7 @@ fn joined(
     [&[form][..], &lengths, &parts.concat(), second].concat()
 }
 
-/// Cameras and images of a model in binary.
+/// A binary model's cameras and images.
 fn model() -> [Vec<u8>; 2] {
     let floats =
         |numbers: &[f64]| -> Vec<u8> { numbers.iter().flat_map(|x| x.to_le_bytes()).collect() };
@@ -82,7 +82,7 @@ fn model() -> [Vec<u8>; 2] {
 /// A tensor: name, type, shape, bytes.
 type Tensor = (&'static str, &'static str, Vec<usize>, Vec<u8>);
 
-/// Files of every type of number that is read.
+/// Files with every supported type of number.
 fn arrays() -> Vec<(&'static str, Vec<u8>)> {
     let [width, height] = SIZE;
     let count = width * height;

@@ -1,18 +1,18 @@
-//! A model of COLMAP, cameras and images in text or binary: refused in one line, or cameras that the next process takes.
+//! A COLMAP model in text or binary: refused with one line, or cameras that the next process accepts.
 
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::OwnedFd;
 
 use baker::prepare::alone;
-use baker::prepare::folder::{Files, FolderError};
+use baker::worker::folder::{Files, FolderError};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use proto::message::{Refusal, Root};
 
 use super::transforms::passes;
 use crate::heap;
 
-/// A number of one digit becomes eight bytes, and an image of ten words its frame.
+/// Memory per input byte: a one-digit number becomes eight bytes, and an image of ten words a frame.
 const BYTES_FOR_A_BYTE: usize = 256;
 const PARSING_BYTES: usize = 1 << 20;
 const SIZE: [u32; 2] = [64, 48];
@@ -39,7 +39,7 @@ impl Files for Model<'_> {
     }
 }
 
-/// A byte for the form, two for the length of the cameras, the cameras, and the images.
+/// Input: a byte for the form, two for the length of the cameras, the cameras, and the images.
 #[must_use]
 pub fn colmap(bytes: &[u8]) -> bool {
     let Some(([form, low, high], rest)) = bytes.split_first_chunk() else {
@@ -64,7 +64,7 @@ pub fn colmap(bytes: &[u8]) -> bool {
         Err(failure) => {
             let named = ["cameras.", "images."];
             let message = &failure.message;
-            // A lens that suits no picture of this size is told without the file.
+            // The error of a lens that suits no picture of this size does not name the file.
             let lens = message.contains("pixels") || message.contains("fl_x");
             assert!(
                 lens || named.iter().any(|name| message.starts_with(name)),

@@ -1,4 +1,4 @@
-//! A list of jobs: refused in one harmless line, or arguments that say nothing but what one entry's keys can say.
+//! A list of jobs: refused with one harmless line, or arguments that express only what an entry's keys can.
 
 use proto::message::Code;
 use supervisor::cli::jobs as list;
@@ -7,12 +7,12 @@ use supervisor::error::JobError;
 use super::harmless;
 use crate::heap;
 
-/// A list of JSON objects: a byte may become an entry of a map, and each of its texts is kept twice.
+/// Memory per input byte: a byte may become a map entry, and each text is kept twice.
 const BYTES_FOR_A_BYTE: usize = 512;
 const READING_BYTES: usize = 64 << 10;
-/// Longest name.
+/// Longest name of a job.
 const NAME_BYTES: usize = 80;
-/// What belongs to all jobs and not to one.
+/// Options of the whole list, not of one job.
 const SHARED: [&str; 6] = [
     "jobs",
     "parallel",
@@ -22,7 +22,7 @@ const SHARED: [&str; 6] = [
     "verbose",
 ];
 
-/// The bytes of the list.
+/// Input: the list.
 #[must_use]
 pub fn jobs(bytes: &[u8]) -> bool {
     let limit = READING_BYTES + BYTES_FOR_A_BYTE * bytes.len();

@@ -1,4 +1,4 @@
-//! What a child writes on its standard error, in pieces of any size: few, short, printable lines, whatever the pieces.
+//! A child's standard error in pieces of any size gives few, short, printable lines.
 
 use std::io;
 use std::pin::{Pin, pin};
@@ -6,15 +6,15 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use proto::message::Role;
-use supervisor::logs::{Owner, Source, Tail, pump};
+use supervisor::process::logs::{Owner, Source, Tail, pump};
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::sync::oneshot;
 
-/// Lines that are kept, and bytes of one with its mark.
+/// Most lines kept, and most bytes of a line with its mark.
 const LINES: usize = 64;
 const LINE_BYTES: usize = 8 * 1024 + "warning: ".len();
 
-/// First the size of the pieces, then the stream.
+/// Input: the size of the pieces, then the stream.
 #[must_use]
 pub fn log(bytes: &[u8]) -> bool {
     let Some((&size, stream)) = bytes.split_first() else {
@@ -38,7 +38,7 @@ fn lines(stream: &[u8], size: usize) -> Vec<String> {
         role: Role::Bake,
         pid: 1,
     };
-    // It never waits, it only lets others run: there is no need of a runtime.
+    // The pump never waits, it only yields, so no runtime is needed.
     // The child lives as long as its pipe.
     let (_alive, over) = oneshot::channel();
     let pieces = Pieces { stream, size };

@@ -1,10 +1,11 @@
-//! A mesh file of each kind: refused in words, or triangles that hold what [`mod@load`] promises and that cleaning takes.
+//! A mesh file of each kind: refused with an error, or triangles that fulfil [`mod@load`]'s guarantees and pass
+//! cleaning.
 
 use baker::prepare::clean::{self, CleanMesh};
-use baker::prepare::folder::Folder;
 use baker::prepare::load::{self, RawMesh};
 use baker::prepare::unwrap::kept;
-use baker::progress::Silent;
+use baker::worker::folder::Folder;
+use baker::worker::progress::Silent;
 use proto::limits::MAX_COORDINATE;
 use proto::message::{Failure, Root};
 use proto::pages::Pages;
@@ -13,25 +14,26 @@ use proto::table::Mesh;
 use crate::files::One;
 use crate::heap;
 
-/// A compressed glTF may expand a thousandfold, and is copied; the rest is for what does not depend on the file.
+/// Memory per input byte: a compressed glTF may expand a thousandfold and is copied. The rest covers memory that does
+/// not depend on the file.
 const BYTES_FOR_A_BYTE: usize = 4096;
 const LOADING_BYTES: usize = 4 << 20;
-/// Larger meshes are loaded and cleaned, but their texture coordinates are not judged: time.
+/// Larger meshes are loaded and cleaned, but their UVs are not checked, to save time.
 const JUDGED_TRIANGLES: usize = 2_000;
 
-/// The bytes of a GLB or a glTF.
+/// Input: a GLB or a glTF.
 #[must_use]
 pub fn gltf(bytes: &[u8]) -> bool {
     mesh(bytes, "mesh.gltf")
 }
 
-/// The bytes of a PLY.
+/// Input: a PLY.
 #[must_use]
 pub fn ply(bytes: &[u8]) -> bool {
     mesh(bytes, "mesh.ply")
 }
 
-/// The bytes of an OBJ.
+/// Input: an OBJ.
 #[must_use]
 pub fn obj(bytes: &[u8]) -> bool {
     mesh(bytes, "mesh.obj")
@@ -58,9 +60,9 @@ pub(super) fn mesh(bytes: &[u8], name: &str) -> bool {
     }
 }
 
-/// Reads `bytes` as the file `name`; every other file that it asks for is full of zeros.
+/// Reads `bytes` as the file `name`; every other file is full of zeros.
 pub(crate) fn load(bytes: &[u8], name: &str) -> Result<RawMesh, Failure> {
-    // The square: nodes of a glTF may show a mesh many times.
+    // Quadratic, since nodes of a glTF may show a mesh many times.
     let limit = LOADING_BYTES + (BYTES_FOR_A_BYTE + bytes.len()) * bytes.len();
     heap::within(limit, "loading a mesh", || {
         let files = One { name, bytes };
@@ -83,7 +85,7 @@ fn check(raw: &RawMesh) {
     }
 }
 
-/// What cleaning promises: triangles of three points each, all of them used, and one set of coordinates for each corner.
+/// Asserts the guarantees of cleaning: triangles of three distinct points, no unused point, one UV per corner.
 fn surface(clean: &CleanMesh) {
     assert!(!clean.triangles.is_empty(), "something has area");
     let mut used = vec![false; clean.positions.len()];
@@ -100,7 +102,7 @@ fn surface(clean: &CleanMesh) {
     }
 }
 
-/// A mesh with coordinates of its own: refused, or a table that the next process takes.
+/// Checks a mesh with UVs: refused, or a table that the next process accepts.
 fn judge(clean: &CleanMesh) {
     if clean.corner_uvs.is_none() || clean.triangles.len() > JUDGED_TRIANGLES {
         return;
@@ -113,7 +115,7 @@ fn judge(clean: &CleanMesh) {
     }
 }
 
-/// The mesh is one that the next process takes as it is.
+/// Asserts that the next process accepts the mesh unchanged.
 pub(super) fn passes(mesh: &Mesh) {
     let mut bytes = Vec::new();
     mesh.write(&mut bytes).expect("memory takes all");

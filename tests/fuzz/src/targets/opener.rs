@@ -1,6 +1,6 @@
-//! What prepare asks for by name: nothing is opened but regular files beneath the folder, of a kind that a mesh is made of.
+//! Names that prepare asks for: only regular files beneath the folder, of kinds that a mesh refers to, are opened.
 //!
-//! The folder is real: files that may be opened, files that may not, and links that stay and that leave.
+//! The folder is real. It has files that may be opened, files that may not, and links that stay inside or leave.
 
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
@@ -11,15 +11,15 @@ use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 use proto::message::{Refusal, Root};
 use supervisor::input::{self, Input};
-use supervisor::opener::{Opened, Opener};
+use supervisor::process::opener::{Opened, Opener};
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 
 use super::harmless;
 
-/// What every file that may be opened holds, and nothing else does.
+/// The contents of every file that may be opened, and of no other.
 const GOOD: &[u8] = b"good";
-/// What the user named: it has no ending that is listed.
+/// The file that the user named: its ending is not listed.
 const NAMED: &str = "mesh";
 
 struct Place {
@@ -28,7 +28,7 @@ struct Place {
     input: Input,
 }
 
-/// Parts of paths: guessing ".ssh" letter by letter finds nothing.
+/// Parts of paths, since letters alone would hardly form ".ssh".
 const PARTS: [&str; 16] = [
     "\0",
     "..",
@@ -48,7 +48,7 @@ const PARTS: [&str; 16] = [
     "root",
 ];
 
-/// Two bytes of a limit, then the name: letters, and bytes from 128 on for [`PARTS`].
+/// Input: two bytes of a limit, then the name: letters, and bytes from 128 on for [`PARTS`].
 #[must_use]
 pub fn opener(bytes: &[u8]) -> bool {
     let Some((limit, name)) = bytes.split_first_chunk::<2>() else {
@@ -62,10 +62,10 @@ pub fn opener(bytes: &[u8]) -> bool {
     let name: String = name.iter().map(part).collect();
     let place = place();
     let mut opener = Opener::default();
-    let inputs = [&place.input, &place.input];
-    let question = opener.admit(inputs, Root::Mesh, name.clone(), limit);
+    let input = Some(&place.input);
+    let question = opener.admit(input, Root::Mesh, name.clone(), limit);
     let question = question.expect("the first question");
-    let second = opener.admit(inputs, Root::Views, name.clone(), limit);
+    let second = opener.admit(input, Root::Views, name.clone(), limit);
     assert!(second.is_err(), "one at a time");
     let Opened { outcome, file } = place.runtime.block_on(question.answer());
     let (size, file) = match (outcome, file) {
@@ -89,7 +89,7 @@ pub fn opener(bytes: &[u8]) -> bool {
     true
 }
 
-/// The words for it are one line, once the name is made printable.
+/// Asserts that the refusal is one line once the name is made printable.
 fn refused(refusal: &Refusal, name: &str) {
     harmless(&refusal.to_string());
     if name == NAMED || name == "inner.bin" {

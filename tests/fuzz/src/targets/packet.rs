@@ -1,4 +1,4 @@
-//! A packet of either direction: decodes or is refused, in bounded memory; what decodes is written back as the same message.
+//! A packet in either direction: refused in bounded memory, or decoded and re-encoded as the same message.
 
 use proto::message::{FromChild, ToChild};
 use proto::wire;
@@ -7,10 +7,10 @@ use serde::de::DeserializeOwned;
 
 use crate::heap;
 
-/// What decoding may take: an element of a list has up to twice its packed size, and lists grow by doubling.
+/// Memory of decoding: a list's element takes up to twice its packed size, and lists grow by doubling.
 const DECODING_BYTES: usize = 4 * proto::limits::MAX_PACKET_BYTES;
 
-/// The bytes of one packet.
+/// Input: one packet.
 #[must_use]
 pub fn packet(bytes: &[u8]) -> bool {
     let down = both_ways::<ToChild>(bytes);
@@ -25,8 +25,8 @@ fn both_ways<T: Serialize + DeserializeOwned>(bytes: &[u8]) -> bool {
     let Ok(message) = decoded else {
         return false;
     };
-    // A longer form of a number decodes too, so the bytes may differ once, and NaN differs from itself: after one round
-    // the bytes stand for the message.
+    // A longer encoding of a number also decodes, so the bytes may differ once, and NaN differs from itself. After one
+    // round the bytes identify the message.
     let written = wire::encode(&message).expect("what fitted a packet fits again");
     assert!(written.len() <= bytes.len(), "the shortest form is written");
     let again: T = wire::decode(&written).expect("its own bytes decode");

@@ -1,15 +1,15 @@
-//! A picture of any format, as it comes and with its PNG checksums repaired: refused, or all of its pixels.
+//! A picture of any format, as it comes and with repaired PNG checksums: refused, or all of its pixels.
 
 use baker::prepare::alone;
 
 use crate::heap;
 
-/// Larger ones are refused here, so that there are many tries a second.
+/// Larger pictures are refused here, for speed.
 const MOST_PIXELS: usize = 1 << 14;
-/// What a decoder may take besides a share of the file: tables, windows, and for WebP a few frames.
+/// Memory of a decoder besides a share of the file: tables, windows, and for WebP a few frames.
 const DECODING_BYTES: usize = 80 << 20;
 
-/// The bytes of the file.
+/// Input: the file.
 #[must_use]
 pub fn picture(bytes: &[u8]) -> bool {
     let plain = decode(bytes);
@@ -35,7 +35,7 @@ fn decode(bytes: &[u8]) -> bool {
     true
 }
 
-/// A PNG with the checksum that each chunk should have: a mutation would always be caught by them. None if all are right.
+/// The PNG with correct checksums, which mutations always break; `None` if they are correct already.
 fn repair(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut repaired = bytes.to_vec();
     let mut at = bytes.starts_with(b"\x89PNG\r\n\x1A\n").then_some(8_usize)?;

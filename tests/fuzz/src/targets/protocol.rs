@@ -1,8 +1,8 @@
-//! The supervisor's half of the protocol against three children that say anything in any order: no table is granted,
-//! frozen or handed on that should not be, no role counts as done without its tables, and what they say about themselves
-//! stays harmless lines in the report.
+//! The supervisor's half of the protocol against three children that send anything in any order. No table may be
+//! granted, frozen or handed on wrongly, no role may count as done without its tables, and what children report must
+//! stay harmless lines.
 //!
-//! Follows `job/hear.rs` packet by packet, with [`supervisor::stock`], [`supervisor::feed`], [`supervisor::watch`] and
+//! Follows `job/hear.rs` packet by packet, with [`supervisor::process::table_store`], [`supervisor::process::dispatcher`], [`supervisor::process::watch`] and
 //! [`supervisor::report`] as they are, and without processes. [`Op`] lists what a child can do.
 
 mod children;
@@ -18,7 +18,7 @@ pub use self::op::Op;
 /// Enough for a whole job with several deaths.
 const MOST_OPS: usize = 80;
 
-/// First whether a preview is wanted, then one [`Op`] after the other.
+/// Input: whether a preview is wanted, then one [`Op`] after the other.
 #[must_use]
 pub fn protocol(bytes: &[u8]) -> bool {
     let mut bytes = Unstructured::new(bytes);

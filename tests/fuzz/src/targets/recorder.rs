@@ -1,5 +1,5 @@
-//! A flight recorder that a process wrote, or that it forged: what is read of it, and what is said of the death, are
-//! harmless lines, and a clock that believes it does not wait for ever.
+//! A flight recorder, written by a process or forged. What is read from it and reported of the death must be harmless
+//! lines, and the stall clock must not wait for ever because of it.
 
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 
 use proto::message::{Code, Role};
 use proto::recorder::{LABEL_BYTES, Note, Slot, State, read_note, read_state};
-use supervisor::verdict::{Ending, Exit, Kill, LastWords, fault};
-use supervisor::watch::{STALL_FACTOR, STALL_FLOOR, TICK, Watch, stall_cap};
+use supervisor::process::verdict::{Ending, Exit, Kill, LastWords, fault};
+use supervisor::process::watch::{STALL_FACTOR, STALL_FLOOR, TICK, Watch, stall_cap};
 use supervisor::words::printable_lines;
 
 use super::harmless;
 
-/// Where the five records begin, and how long each is with its checksum.
+/// Where the five records begin, and their lengths with checksum.
 const RECORDS: [(usize, usize); 5] = [
     (0, 192),
     (512, 192),
@@ -21,7 +21,7 @@ const RECORDS: [(usize, usize); 5] = [
     (32 * 1024, 4 * 1024),
     (36 * 1024, 1024),
 ];
-/// Signals, and what is none.
+/// Signals, and other exits.
 const EXITS: [Exit; 6] = [
     Exit::Code(0),
     Exit::Code(101),
@@ -31,7 +31,7 @@ const EXITS: [Exit; 6] = [
     Exit::Signal(99),
 ];
 
-/// First how the process ended, then five records, each a fifth of the bytes.
+/// Input: how the process ended, then five records, each a fifth of the bytes.
 #[must_use]
 pub fn recorder(bytes: &[u8]) -> bool {
     let Some((&exit, records)) = bytes.split_first() else {
@@ -49,7 +49,7 @@ pub fn recorder(bytes: &[u8]) -> bool {
     plain || repaired
 }
 
-/// Tells whether anything was read.
+/// Returns whether anything was read.
 fn read(memory: &Memory, exit: u8) -> bool {
     let state = read_state(memory).expect("it can be read");
     let note = |slot| read_note(memory, slot).expect("it can be read");
@@ -61,7 +61,7 @@ fn read(memory: &Memory, exit: u8) -> bool {
     let mut label = String::new();
     if let Some(state) = &state {
         label = state.label();
-        // What is no text becomes three bytes each.
+        // Each invalid byte becomes three bytes of text.
         assert!(label.len() <= 3 * LABEL_BYTES, "{} bytes", label.len());
         waits(state);
     }
@@ -100,7 +100,7 @@ fn text(note: &Note) {
     shown.lines().for_each(harmless);
 }
 
-/// However long the process says that its work takes: it is killed for its silence, and not before the floor.
+/// Asserts that a silent process is killed, not before the floor, however long it says its work takes.
 fn waits(state: &State) {
     let start = Instant::now();
     let cap = stall_cap(Role::Bake);
@@ -124,7 +124,7 @@ fn waits(state: &State) {
     );
 }
 
-/// What a process holds that tells its own checksums right.
+/// Corrects the checksums, as a malicious process would.
 fn repair(memory: &mut [u8]) {
     for (start, size) in &RECORDS[..2] {
         let record = &mut memory[*start..start + size];
@@ -141,14 +141,14 @@ fn repair(memory: &mut [u8]) {
     }
 }
 
-/// As the recorder sums.
+/// The recorder's checksum.
 fn fnv(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |sum, byte| {
         (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
     })
 }
 
-/// In place of a memfd.
+/// Stands in for a memfd.
 struct Memory(Vec<u8>);
 
 impl FileExt for Memory {

@@ -1,24 +1,23 @@
-//! A handful of random triangles through the whole mesh half of prepare: read from PLY and OBJ alike, cleaned, simplified,
-//! unwrapped, and a table that bake takes.
+//! A few random triangles through all mesh stages of prepare: read equally from PLY and OBJ, cleaned, simplified,
+//! unwrapped, and written as a table that bake accepts.
 
 use std::time::Duration;
 
 use arbitrary::Unstructured;
-use baker::prepare::clean;
 use baker::prepare::load::RawMesh;
-use baker::prepare::{simplify, unwrap};
-use baker::progress::Silent;
+use baker::prepare::{clean, simplify, unwrap};
+use baker::worker::progress::Silent;
 use proto::job::Simplify;
 use proto::pages::Pages;
 
 use super::mesh::{load, passes};
 
-/// So that there are many tries a second; what goes wrong between charts goes wrong between few.
+/// Few points, for speed: faults between charts need only a few charts.
 const MOST_POINTS: usize = 12;
 const MOST_TRIANGLES: usize = 16;
 const TEXTURE_SIZE: u32 = 64;
 
-/// Bytes: how points are written, target of the simplification, number of points, points, then three bytes a triangle.
+/// Input: how points are written, target of the simplification, number of points, points, three bytes per triangle.
 #[must_use]
 pub fn soup(bytes: &[u8]) -> bool {
     let Ok(soup) = take(&mut Unstructured::new(bytes)) else {
@@ -93,9 +92,9 @@ struct Soup {
     points: Vec<[u32; 3]>,
     triangles: Vec<[u32; 3]>,
     target: u32,
-    /// For the better of the two ways to cut, which is ten times slower under instruments.
+    /// Deadline for the better of the two segmentations, which is ten times slower when instrumented.
     deadline: Duration,
-    /// Cuts that are packed with effort.
+    /// Segmentations that are packed with effort.
     improved: usize,
 }
 
@@ -107,14 +106,14 @@ fn take(bytes: &mut Unstructured<'_>) -> arbitrary::Result<Soup> {
         let mut point = [0.0_f32; 3];
         for x in &mut point {
             *x = match form % 4 {
-                // On a grid of few places, where points meet and triangles are flat.
+                // On a coarse grid, where points coincide and triangles degenerate.
                 0 => f32::from(bytes.arbitrary::<i8>()? % 4),
                 1 => f32::from(bytes.arbitrary::<i16>()?) / 256.0,
                 2 => f32::from(bytes.arbitrary::<i8>()?) * 10_f32.powi(i32::from(form >> 2) - 32),
                 _ => f32::from_bits(bytes.arbitrary()?),
             };
         }
-        // Text knows one NaN only.
+        // Text has only one NaN.
         points.push(point.map(|x| if x.is_nan() { f32::NAN } else { x }.to_bits()));
     }
     let mut triangles = Vec::new();
@@ -153,7 +152,7 @@ fn to_obj(soup: &Soup) -> (&'static str, Vec<u8>) {
     let mut file = String::from("o soup\n");
     for point in &soup.points {
         let [x, y, z] = point.map(f32::from_bits);
-        // The shortest text that reads as the same number.
+        // The shortest text that reads back as the same number.
         file += &format!("v {x:?} {y:?} {z:?}\n");
     }
     for corners in &soup.triangles {
@@ -163,7 +162,7 @@ fn to_obj(soup: &Soup) -> (&'static str, Vec<u8>) {
     ("soup.obj", file.into_bytes())
 }
 
-/// Points by their bits, and triangles.
+/// Points as bits, and triangles.
 fn bits(raw: &RawMesh) -> (Vec<[u32; 3]>, Vec<[u32; 3]>) {
     let positions = raw.positions.iter();
     let positions = positions.map(|point| point.map(f32::to_bits)).collect();

@@ -1,4 +1,4 @@
-//! A flat table of any kind: typed errors, memory that follows the bytes that are there, and the same bytes when written.
+//! A flat table of any kind: typed errors, memory bounded by the bytes present, and the same bytes when written back.
 
 use std::io::Read;
 
@@ -9,10 +9,10 @@ use proto::table::{
 
 use crate::heap;
 
-/// What reading may take besides twice the table.
+/// Memory of reading besides twice the table.
 const READING_BYTES: usize = 512 << 10;
 
-/// The bytes of one blob.
+/// Input: one table.
 #[must_use]
 pub fn table(bytes: &[u8]) -> bool {
     let header = ViewHeader::read(&mut &*bytes);
@@ -66,7 +66,7 @@ pub fn table(bytes: &[u8]) -> bool {
     view.is_some() || all_but_views.contains(&true)
 }
 
-/// Whoever holds a camera may project with it.
+/// Asserts that the camera can project.
 fn camera(camera: &Camera) {
     let Camera {
         rotation,
@@ -80,7 +80,7 @@ fn camera(camera: &Camera) {
     assert!(focal.iter().all(|f| *f > 0.0), "{focal:?}");
 }
 
-/// Whoever holds a table may index with it.
+/// Asserts that all indices are valid.
 fn indexes(triangles: &[[u32; 3]], points: usize) {
     let mut corners = triangles.iter().flatten();
     let beyond = corners.find(|corner| **corner as usize >= points);
@@ -93,7 +93,7 @@ fn numbers<const N: usize>(rows: &[[f32; N]], least: f32, most: f32) {
     assert_eq!(odd, None, "beyond {least} to {most}");
 }
 
-/// Reads a table and writes it back; gives it if there is one.
+/// Reads a table, if there is one, and writes it back.
 fn read<'a, T>(
     bytes: &'a [u8],
     read: impl FnOnce(&mut Limited<'a>) -> Result<T, TableError>,
@@ -116,7 +116,7 @@ fn read<'a, T>(
     Some(table)
 }
 
-/// Gives at most a few thousand bytes at once, as a pipe would.
+/// Returns at most a few thousand bytes per read, as a pipe would.
 struct Limited<'a>(&'a [u8]);
 
 impl Read for Limited<'_> {

@@ -1,17 +1,17 @@
-//! `transforms.json`: refused in one line, or cameras that the next process takes.
+//! `transforms.json`: refused with one line, or cameras that the next process accepts.
 
 use baker::prepare::alone;
 use proto::table::{Camera, View};
 
 use crate::heap;
 
-/// Frames are small, and a number of one digit becomes eight bytes; names are kept a few times.
+/// Memory per input byte: frames are small, a one-digit number becomes eight bytes, and names are kept a few times.
 const BYTES_FOR_A_BYTE: usize = 256;
 const PARSING_BYTES: usize = 1 << 20;
-/// Picture sizes: usual, and as flat as may be.
+/// Picture sizes: usual, and extremely flat.
 const SIZES: [[u32; 2]; 3] = [[256, 256], [1, 1], [16_384, 1]];
 
-/// The bytes of the file.
+/// Input: the file.
 #[must_use]
 pub fn transforms(bytes: &[u8]) -> bool {
     let mut accepted = false;
@@ -30,7 +30,7 @@ pub fn transforms(bytes: &[u8]) -> bool {
     accepted
 }
 
-/// The cameras are such that the next process takes.
+/// Asserts that the next process accepts the cameras.
 pub(super) fn passes(cameras: &[Camera]) {
     for &camera in cameras {
         let view = View {

@@ -1,24 +1,24 @@
-//! Posed pictures on the whole way through prepare, of `transforms.json`, a model of COLMAP or a safetensors file: decoded, masked,
-//! made straight and cropped. Refused in words, or tables that the next process takes.
+//! Posed pictures through all of prepare, from `transforms.json`, a COLMAP model or a safetensors file: decoded,
+//! masked, undistorted and cropped. Refused with an error, or tables that the next process accepts.
 
 use std::os::fd::OwnedFd;
 
 use baker::prepare::alone;
-use baker::prepare::folder::{Files, FolderError};
+use baker::worker::folder::{Files, FolderError};
 use proto::message::{Failure, Root};
 use proto::table::LayeredView;
 
 use super::mesh;
 use crate::{files, heap};
 
-/// Larger pictures are refused here, and views beyond these left out, so that there are many tries a second.
+/// Larger pictures and further views are refused here, for speed.
 const MOST_PIXELS: usize = 1 << 12;
 const MOST_VIEWS: usize = 4;
-/// What decoders may take besides a share of the file: tables, windows, and for WebP a few frames.
+/// Memory of decoders besides a share of the file: tables, windows, and for WebP a few frames.
 const DECODING_BYTES: usize = 80 << 20;
-/// A number of one digit becomes eight bytes, and an image of ten words its frame.
+/// Memory per input byte: a one-digit number becomes eight bytes, and an image of ten words a frame.
 const BYTES_FOR_A_BYTE: usize = 256;
-/// A square before the usual cameras; they look along the axes, and some from within.
+/// A square in front of the usual cameras; they look along the axes, and some are inside.
 const MESH: [[f32; 3]; 4] = [
     [-1.0, -1.0, 0.0],
     [1.0, -1.0, 0.0],
@@ -33,7 +33,7 @@ struct Set<'a> {
     name: &'static str,
     description: &'a [u8],
     cameras: &'a [u8],
-    /// The second is what names with a `b` in them mean.
+    /// The second is used for names with a `b`.
     pictures: [&'a [u8]; 2],
 }
 
@@ -49,8 +49,8 @@ impl Files for Set<'_> {
     }
 }
 
-/// A byte for the form, two each for the lengths of the description, the cameras and the first picture, these, and the second
-/// picture.
+/// Input: a byte for the form, two each for the lengths of the description, the cameras and the first picture, then
+/// these three, and the second picture.
 #[must_use]
 pub fn views(bytes: &[u8]) -> bool {
     let Some((head, rest)) = bytes.split_first_chunk::<7>() else {
@@ -84,7 +84,7 @@ pub fn views(bytes: &[u8]) -> bool {
     judge(read(&set, name, bytes.len()))
 }
 
-/// The bytes of a safetensors file: its mesh, its views, or both.
+/// Input: a safetensors file with mesh, views, or both.
 #[must_use]
 pub fn arrays(bytes: &[u8]) -> bool {
     const NAME: &str = "set.safetensors";

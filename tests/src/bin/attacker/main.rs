@@ -1,14 +1,14 @@
-//! A worker that was taken over: enters the sandbox of a role as `kiln-baker` does and then tries to get out, one attempt in
-//! a process of its own.
+//! A subverted worker: enters a role's sandbox as `kiln-baker` does and then tries to escape, each attempt in its own
+//! process.
 //!
 //! ```text
-//! attacker ROLE [--device NAME] [--unsealed] [--no-sandbox]      one line of JSON for each attempt
-//! attacker ROLE [--device NAME] [--unsealed] [--no-sandbox] hold prints its account, and stays until it is killed
+//! attacker ROLE [--device NAME] [--unsealed] [--no-sandbox]      prints one line of JSON per attempt
+//! attacker ROLE [--device NAME] [--unsealed] [--no-sandbox] hold prints its account and waits to be killed
 //! ```
 //!
-//! Each attempt runs in a fork that is made before the sandbox is entered. It reports through a pipe on its descriptor 1;
-//! what the kernel does to it is seen by the parent. With `--device` bake opens that adapter for real before it is sealed;
-//! with `--unsealed` it attacks before that.
+//! Each attempt runs in a fork made before the sandbox is entered. It reports through a pipe on descriptor 1; its
+//! parent sees what the kernel does to it. With `--device`, bake really opens that adapter before it is sealed. With
+//! `--unsealed`, it attacks before that.
 
 #![expect(
     clippy::print_stdout,
@@ -24,7 +24,7 @@ use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 
 use baker::bake::gpu::device::{self, Device as Gpu};
-use baker::sandbox::{self, Options};
+use baker::worker::sandbox::{self, Options};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, pipe};
 use proto::job::{Device, WarmJob};
@@ -32,9 +32,9 @@ use proto::message::Role;
 use proto::sandbox::{Sandbox, Stage};
 use serde_json::json;
 
-use crate::probes::{Got, PROBES, Place, Probe};
+use crate::probes::{ESCAPES, Got, HONEST, Place, Probe};
 
-/// Of prepare and encode here: far beyond what an attempt needs, and below what one asks for.
+/// Address space of prepare and encode: far more than most attempts need, and less than one of them asks for.
 const ADDRESS_SPACE: u64 = 4 << 30;
 
 struct Setting {
@@ -76,7 +76,8 @@ fn main() -> ExitCode {
     }
     let place = Place::new();
     let stage = setting.stage;
-    for probe in PROBES.iter().filter(|probe| probe.meant_for(role, stage)) {
+    let probes = HONEST.iter().chain(ESCAPES);
+    for probe in probes.filter(|probe| probe.meant_for(role, stage)) {
         let expected = probe.expected(role, stage);
         let got = setting.attempt(probe, &place);
         let line = json!({
@@ -100,14 +101,14 @@ fn hold_still(setting: &Setting) -> ! {
 }
 
 impl Setting {
-    /// As `kiln-baker` does it, up to the point where data would come. The device's threads belong to the picture.
+    /// Enters the sandbox as `kiln-baker` does, up to where data would arrive. Includes the device's threads.
     fn enter(&self) -> (Sandbox, Option<Gpu>) {
         sandbox::check_surroundings(self.role, &self.options).expect("a cleared environment");
         let entered = sandbox::enter(self.role, &self.options).expect("filters compile");
         if self.role != Role::Bake || !self.options.enabled || self.stage == Stage::Entered {
             return (entered, None);
         }
-        // Threads of ours and of the driver, from before the last filter: it must bind them, too.
+        // Threads of ours and of the driver that precede the last filter, which must bind them, too.
         let pool = rayon::ThreadPoolBuilder::new().num_threads(2);
         pool.build_global().expect("threads");
         let job = WarmJob {

@@ -1,7 +1,8 @@
-//! The attempts, each with what must come of it in prepare and encode, in a bake before it is sealed, and in a sealed one.
+//! The attempts, with the required outcome of each in prepare and encode, in a bake before it is sealed, and in a
+//! sealed one.
 //!
-//! Every one is harmless where it succeeds, for the run without a sandbox that shows what these are worth: arguments are such
-//! that the machine stays as it is.
+//! Every attempt is harmless if it succeeds, since they also run without a sandbox: their arguments leave the machine
+//! unchanged.
 
 use std::ffi::{CStr, CString};
 use std::fmt;
@@ -13,18 +14,18 @@ use proto::sandbox::Stage;
 
 use crate::sys::call;
 
-/// What came of an attempt.
+/// The outcome of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Got {
-    /// The call was answered with this error.
+    /// The call failed with this error.
     Errno(i32),
     /// The filter trapped this call (`SIGSYS`, with a handler).
     Trapped(i64),
-    /// The process was killed by this signal; SIGSYS without a handler's word is the filter's.
+    /// This signal killed the process. SIGSYS without a handler's report comes from the filter.
     Signal(i32),
     /// It succeeded.
     Success,
-    /// Neither.
+    /// Anything else.
     Odd(String),
 }
 
@@ -55,31 +56,31 @@ impl fmt::Display for Got {
     }
 }
 
-/// What must come of it.
+/// The required outcome.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Must {
-    /// This error.
+    /// Fails with this error.
     Fail(i32),
     /// One of two errors.
     FailEither(i32, i32),
-    /// Trapped, as this call.
+    /// Trapped as this call.
     Trap(i64),
     /// Killed by the filter.
     Die,
     /// Killed by this signal.
     Signal(i32),
-    /// It works: what an honest worker does.
+    /// Succeeds: an honest worker does it.
     Work,
-    /// Not asked of this role.
+    /// Not tried in this role.
     NotAsked,
 }
 
-/// What lies on descriptor 0.
+/// What is on descriptor 0.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Stdin {
-    /// Memory that can be written.
+    /// Writable memory.
     Open,
-    /// Memory as a table is handed down.
+    /// Sealed memory, as a table is handed down.
     Frozen,
 }
 
@@ -87,19 +88,19 @@ pub(crate) enum Stdin {
 #[derive(Debug)]
 pub(crate) struct Probe {
     pub(crate) name: &'static str,
-    /// In prepare and encode.
+    /// Outcome in prepare and encode.
     work: Must,
-    /// In bake, sealed.
+    /// Outcome in a sealed bake.
     bake: Must,
-    /// In bake, before it is sealed.
+    /// Outcome in a bake before it is sealed.
     start: Must,
     pub(crate) stdin: Stdin,
-    /// Counts: the others show that honest work goes on.
+    /// Counts as an escape; other attempts show that honest work is possible.
     pub(crate) escape: bool,
     pub(crate) act: fn(&Place) -> Result<i64, i32>,
 }
 
-/// Before the seal nothing is trapped: what a sealed bake traps is answered with an error.
+/// The outcome before the seal: calls that a sealed bake traps fail with an error instead.
 const fn unsealed(sealed: Must) -> Must {
     match sealed {
         Trap(_) => Fail(EACCES),
@@ -133,18 +134,18 @@ impl Probe {
     }
 }
 
-/// Where the attacker is.
+/// The attacker's surroundings.
 #[derive(Debug)]
 pub(crate) struct Place {
-    /// Its parent: the process that a worker's supervisor would be.
+    /// Pid of its parent, in place of a supervisor.
     parent: u64,
-    /// A name that nothing has.
+    /// A name that does not exist.
     fresh: CString,
-    /// Memory, a semaphore and a queue of System V, the parent's.
+    /// The parent's System V memory, semaphore and queue.
     shared: [u64; 3],
-    /// A file of the user's beside the manifest that `VK_DRIVER_FILES` names.
+    /// A user's file beside the manifest that `VK_DRIVER_FILES` names.
     beside_manifest: CString,
-    /// A file of the user's in the first folder of `LD_LIBRARY_PATH`.
+    /// A user's file in the first folder of `LD_LIBRARY_PATH`.
     beside_library: CString,
 }
 
@@ -182,7 +183,7 @@ impl Drop for Place {
         call(libc::SYS_semctl, &[semaphore, 0, remove, 0]).expect("removed");
         call(libc::SYS_msgctl, &[queue, remove, 0]).expect("removed");
         let path = self.fresh.to_str().expect("ascii");
-        // Whatever succeeded without a sandbox.
+        // Removes what an attempt without a sandbox created.
         if std::fs::remove_file(path)
             .or_else(|_| std::fs::remove_dir(path))
             .is_err()
@@ -206,7 +207,7 @@ fn open(path: &CStr, flags: u64) -> Result<i64, i32> {
     call(libc::SYS_openat, &[AT_FDCWD, path, flags, 0o600])
 }
 
-/// Calls that `libc` has no names for; their numbers are the same on every machine.
+/// Calls without a name in `libc`; their numbers are the same on every machine.
 const FCHMODAT2: i64 = 452;
 const LISTMOUNT: i64 = 458;
 const LSM_LIST_MODULES: i64 = 461;
@@ -217,1018 +218,360 @@ const REMOVEXATTRAT: i64 = 466;
 const OPEN_TREE_ATTR: i64 = 467;
 const FILE_GETATTR: i64 = 468;
 const FILE_SETATTR: i64 = 469;
-/// Of `fcntl` and `ioctl`.
+/// Commands of `fcntl` and `ioctl`.
 const F_SETOWN_EX: u64 = 15;
 const FIOSETOWN: u64 = 0x8901;
 const IOPRIO_WHO_PROCESS: u64 = 1;
 
-/// `escape!(name, prepare and encode, bake, act)`, with what lies on descriptor 0 where it matters.
-macro_rules! escape {
-    ($name:literal, $work:expr, $bake:expr, $act:expr) => {
-        escape!($name, $work, $bake, Stdin::Open, $act)
-    };
-    ($name:literal, $work:expr, $bake:expr, $stdin:expr, $act:expr) => {
-        Probe {
-            name: $name,
-            work: $work,
-            bake: $bake,
-            start: unsealed($bake),
-            stdin: $stdin,
-            escape: true,
-            act: $act,
+/// An argument of a call as the kernel takes it.
+trait Word {
+    fn word(self) -> u64;
+}
+
+macro_rules! words {
+    ($($from:ty),*) => {$(
+        impl Word for $from {
+            fn word(self) -> u64 {
+                self as u64
+            }
         }
+    )*};
+}
+words!(i32, u32, i64, u64);
+
+impl<T> Word for *const T {
+    fn word(self) -> u64 {
+        self as u64
+    }
+}
+
+impl<T> Word for *mut T {
+    fn word(self) -> u64 {
+        self as u64
+    }
+}
+
+fn word(argument: impl Word) -> u64 {
+    argument.word()
+}
+
+macro_rules! call {
+    ($number:expr $(, $argument:expr)*) => { call($number, &[$(word($argument)),*]) };
+}
+
+macro_rules! given {
+    (, $default:expr) => {
+        $default
+    };
+    ($given:expr, $default:expr) => {
+        $given
     };
 }
 
-macro_rules! honest {
-    ($name:literal, $must:expr, $act:expr) => {
-        Probe {
+/// A row each: name, what must come of it in prepare and encode, in a sealed bake, in a bake before that where it is not
+/// [`unsealed`], what lies on descriptor 0 where it matters, and the attempt.
+macro_rules! probes {
+    ($escape:literal, $place:ident; $(
+        $(#[$only:meta])* $name:literal, $work:expr, $bake:expr
+            $(, before: $start:expr)? $(, on: $stdin:ident)? => $act:expr;
+    )*) => {
+        &[$($(#[$only])* Probe {
             name: $name,
-            work: $must,
-            bake: $must,
-            start: $must,
-            stdin: Stdin::Open,
-            escape: false,
-            act: $act,
-        }
+            work: $work,
+            bake: $bake,
+            start: given!($($start)?, unsealed($bake)),
+            stdin: given!($(Stdin::$stdin)?, Stdin::Open),
+            escape: $escape,
+            act: |$place| {
+                _ = $place;
+                $act
+            },
+        }),*]
     };
 }
 
 use Must::{Die, Fail, FailEither, NotAsked, Trap};
 use libc::{EACCES, ENOMEM, ENOSYS, EPERM};
 
-pub(crate) const PROBES: &[Probe] = &[
-    // What an honest worker does goes on.
-    honest!("start a thread", Must::Work, |_| {
-        std::thread::spawn(|| 1).join().map_err(|_| 0)
-    }),
-    honest!("take 64 MiB", Must::Work, |_| {
-        Ok(i64::from(std::hint::black_box(vec![1_u8; 64 << 20])[5]))
-    }),
-    honest!("read memory that was handed down", Must::Work, |_| {
-        let mut byte = 0_u8;
-        call(libc::SYS_pread64, &[0, (&raw mut byte) as u64, 1, 0])
-    }),
-    honest!("abort", Must::Signal(libc::SIGABRT), |_| {
-        std::process::abort()
-    }),
-    Probe {
-        work: NotAsked,
-        ..honest!("read its own maps", Must::Work, |_| open(
-            c"/proc/self/maps",
-            RDONLY
-        ))
-    },
+/// What an honest worker does goes on.
+pub(crate) const HONEST: &[Probe] = probes! { false, place;
+    "start a thread", Must::Work, Must::Work => std::thread::spawn(|| 1).join().map_err(|_| 0);
+    "take 64 MiB", Must::Work, Must::Work => Ok(i64::from(std::hint::black_box(vec![1_u8; 64 << 20])[5]));
+    "read memory that was handed down", Must::Work, Must::Work => {
+        let mut byte = 0_u8; call!(libc::SYS_pread64, 0, &raw mut byte, 1, 0)
+    };
+    "abort", Must::Signal(libc::SIGABRT), Must::Signal(libc::SIGABRT) => std::process::abort();
+    "read its own maps", NotAsked, Must::Work => open(c"/proc/self/maps", RDONLY);
+};
+
+pub(crate) const ESCAPES: &[Probe] = probes! { true, place;
     // Files.
-    escape!("read /etc/passwd", Fail(EACCES), Fail(EACCES), |_| open(
-        c"/etc/passwd",
-        RDONLY
-    )),
-    escape!(
-        "read /etc/passwd by openat2",
-        Fail(ENOSYS),
-        Fail(ENOSYS),
-        |_| {
-            let how = [RDONLY, 0, 0];
-            call(
-                libc::SYS_openat2,
-                &[AT_FDCWD, text(c"/etc/passwd"), how.as_ptr() as u64, 24],
-            )
-        }
-    ),
-    escape!(
-        "look into a home folder",
-        Fail(EACCES),
-        Fail(EACCES),
-        |_| { open(c"/root", (libc::O_RDONLY | libc::O_DIRECTORY) as u64) }
-    ),
-    escape!("list the root folder", Fail(EACCES), Fail(EACCES), |_| {
-        open(c"/", (libc::O_RDONLY | libc::O_DIRECTORY) as u64)
-    }),
-    escape!(
-        "read the environment of process 1",
-        Fail(EACCES),
-        Fail(EACCES),
-        |_| { open(c"/proc/1/environ", RDONLY) }
-    ),
-    escape!(
-        "write the memory of the parent",
-        Fail(EACCES),
-        Fail(EACCES),
-        |place| {
-            let path = CString::new(format!("/proc/{}/mem", place.parent)).expect("no NUL");
-            call(libc::SYS_openat, &[AT_FDCWD, path.as_ptr() as u64, RDWR, 0])
-        }
-    ),
-    escape!(
-        "write its own memory as a file",
-        Fail(EACCES),
-        Fail(EACCES),
-        |_| { open(c"/proc/self/mem", RDWR) }
-    ),
-    escape!(
-        "open a kernel device",
-        Fail(EACCES),
-        Fail(EACCES),
-        |_| open(c"/dev/kmsg", RDONLY)
-    ),
-    escape!("open the folder of GPUs", Fail(EACCES), NotAsked, |_| open(
-        c"/dev/dri",
-        RDONLY
-    )),
-    escape!("make a file", Fail(EACCES), Fail(EACCES), |place| {
+    "read /etc/passwd", Fail(EACCES), Fail(EACCES) => open(c"/etc/passwd", RDONLY);
+    "read /etc/passwd by openat2", Fail(ENOSYS), Fail(ENOSYS) => {
+        let how = [RDONLY, 0, 0]; call!(libc::SYS_openat2, AT_FDCWD, text(c"/etc/passwd"), how.as_ptr(), 24)
+    };
+    "look into a home folder", Fail(EACCES), Fail(EACCES) => open(c"/root", word(libc::O_RDONLY | libc::O_DIRECTORY));
+    "list the root folder", Fail(EACCES), Fail(EACCES) => open(c"/", word(libc::O_RDONLY | libc::O_DIRECTORY));
+    "read the environment of process 1", Fail(EACCES), Fail(EACCES) => open(c"/proc/1/environ", RDONLY);
+    "write the memory of the parent", Fail(EACCES), Fail(EACCES) => {
+        let path = CString::new(format!("/proc/{}/mem", place.parent)).expect("no NUL");
+        call!(libc::SYS_openat, AT_FDCWD, path.as_ptr(), RDWR, 0)
+    };
+    "write its own memory as a file", Fail(EACCES), Fail(EACCES) => open(c"/proc/self/mem", RDWR);
+    "open a kernel device", Fail(EACCES), Fail(EACCES) => open(c"/dev/kmsg", RDONLY);
+    "open the folder of GPUs", Fail(EACCES), NotAsked => open(c"/dev/dri", RDONLY);
+    "make a file", Fail(EACCES), Fail(EACCES) => {
         let flags = (libc::O_CREAT | libc::O_WRONLY) as u64;
-        call(
-            libc::SYS_openat,
-            &[AT_FDCWD, place.fresh.as_ptr() as u64, flags, 0o600],
-        )
-    }),
-    escape!(
-        "empty a file while opening it to read",
-        Fail(EACCES),
-        Fail(EACCES),
-        |_| {
-            // The null device takes it and stays what it is.
-            open(c"/dev/null", (libc::O_RDONLY | libc::O_TRUNC) as u64)
-        }
-    ),
-    escape!(
-        "make a folder",
-        Trap(libc::SYS_mkdirat),
-        Fail(EACCES),
-        |place| {
-            call(
-                libc::SYS_mkdirat,
-                &[AT_FDCWD, place.fresh.as_ptr() as u64, 0o700],
-            )
-        }
-    ),
-    escape!(
-        "remove a name",
-        Trap(libc::SYS_unlinkat),
-        Fail(EACCES),
-        |place| {
-            call(
-                libc::SYS_unlinkat,
-                &[AT_FDCWD, place.fresh.as_ptr() as u64, 0],
-            )
-        }
-    ),
-    escape!(
-        "make a link",
-        Trap(libc::SYS_symlinkat),
-        Fail(EACCES),
-        |place| {
-            call(
-                libc::SYS_symlinkat,
-                &[text(c"/etc"), AT_FDCWD, place.fresh.as_ptr() as u64],
-            )
-        }
-    ),
-    escape!(
-        "change the mode of a file",
-        Trap(libc::SYS_fchmodat),
-        Fail(EACCES),
-        |_| { call(libc::SYS_fchmodat, &[AT_FDCWD, text(c"/dev/null"), 0o666]) }
-    ),
-    escape!(
-        "change the times of a file",
-        Trap(libc::SYS_utimensat),
-        Fail(EACCES),
-        |_| { call(libc::SYS_utimensat, &[AT_FDCWD, text(c"/dev/null"), 0, 0]) }
-    ),
-    escape!(
-        "ask whether a file is there",
-        Fail(EACCES),
-        NotAsked,
-        |_| {
-            let mut buffer = [0_u64; 32];
-            let place = buffer.as_mut_ptr() as u64;
-            call(
-                libc::SYS_newfstatat,
-                &[AT_FDCWD, text(c"/etc/passwd"), place, 0],
-            )
-        }
-    ),
-    escape!(
-        "watch files",
-        Trap(libc::SYS_inotify_init1),
-        Fail(EACCES),
-        |_| { call(libc::SYS_inotify_init1, &[]) }
-    ),
-    escape!(
-        "list the sockets of the machine",
-        Fail(EACCES),
-        Fail(EACCES),
-        |_| open(c"/proc/self/net/unix", RDONLY)
-    ),
-    escape!("list the mounts", Fail(EACCES), Fail(EACCES), |_| open(
-        c"/proc/self/mountinfo",
-        RDONLY
-    )),
-    escape!(
-        "list the mounts by the old file",
-        Fail(EACCES),
-        Fail(EACCES),
-        |_| open(c"/proc/self/mounts", RDONLY)
-    ),
-    escape!(
-        "read its environment as a file",
-        Fail(EACCES),
-        Fail(EACCES),
-        |_| open(c"/proc/self/environ", RDONLY)
-    ),
-    escape!(
-        "list its threads as files",
-        Fail(EACCES),
-        Fail(EACCES),
-        |_| open(c"/proc/self/task", RDONLY)
-    ),
-    escape!("read its control group", Fail(EACCES), Fail(EACCES), |_| {
-        open(c"/proc/self/cgroup", RDONLY)
-    }),
-    escape!(
-        "list the connections of the machine",
-        Fail(EACCES),
-        Fail(EACCES),
-        |_| open(c"/proc/net/tcp", RDONLY)
-    ),
-    escape!(
-        "read what lies beside a driver's manifest",
-        NotAsked,
-        Fail(EACCES),
-        |place| open(&place.beside_manifest, RDONLY)
-    ),
-    escape!(
-        "read what lies in a folder of libraries",
-        Fail(EACCES),
-        Fail(EACCES),
-        |place| open(&place.beside_library, RDONLY)
-    ),
-    escape!(
-        "list the mounts by their own call",
-        Trap(LISTMOUNT),
-        Fail(EACCES),
-        |_| {
-            // mnt_id_req: its size, then the root of all mounts.
-            let request = [24_u64, u64::MAX, 0];
-            let mut found = [0_u64; 8];
-            let place = found.as_mut_ptr() as u64;
-            call(LISTMOUNT, &[request.as_ptr() as u64, place, 8, 0])
-        }
-    ),
-    escape!(
-        "list the security modules",
-        Trap(LSM_LIST_MODULES),
-        Fail(EACCES),
-        |_| {
-            let mut found = [0_u64; 16];
-            let mut size = 128_u32;
-            let place = found.as_mut_ptr() as u64;
-            call(LSM_LIST_MODULES, &[place, (&raw mut size) as u64, 0])
-        }
-    ),
-    escape!(
-        "change the mode of a file by the new call",
-        Trap(FCHMODAT2),
-        Fail(EACCES),
-        |_| { call(FCHMODAT2, &[AT_FDCWD, text(c"/dev/null"), 0o666, 0]) }
-    ),
-    escape!(
-        "set an attribute of a file by the new call",
-        Trap(SETXATTRAT),
-        Fail(EACCES),
-        |_| call(
-            SETXATTRAT,
-            &[AT_FDCWD, text(c"/dev/null"), 0, text(c"user.x"), NOBODY, 0]
-        )
-    ),
-    escape!(
-        "read an attribute of a file by the new call",
-        Trap(GETXATTRAT),
-        Fail(EACCES),
-        |_| call(
-            GETXATTRAT,
-            &[AT_FDCWD, text(c"/"), 0, text(c"user.x"), NOBODY, 0]
-        )
-    ),
-    escape!(
-        "list the attributes of a file by the new call",
-        Trap(LISTXATTRAT),
-        Fail(EACCES),
-        |_| call(LISTXATTRAT, &[AT_FDCWD, text(c"/"), 0, 0, 0])
-    ),
-    escape!(
-        "remove an attribute of a file by the new call",
-        Trap(REMOVEXATTRAT),
-        Fail(EACCES),
-        |_| call(
-            REMOVEXATTRAT,
-            &[AT_FDCWD, text(c"/dev/null"), 0, text(c"user.x")]
-        )
-    ),
-    escape!(
-        "list the attributes of a file",
-        Trap(libc::SYS_listxattr),
-        Fail(EACCES),
-        |_| call(libc::SYS_listxattr, &[text(c"/"), 0, 0])
-    ),
-    escape!(
-        "read the flags of a file",
-        Trap(FILE_GETATTR),
-        Fail(EACCES),
-        |_| {
-            let mut found = [0_u64; 4];
-            let place = found.as_mut_ptr() as u64;
-            call(FILE_GETATTR, &[AT_FDCWD, text(c"/"), place, 24, 0])
-        }
-    ),
-    escape!(
-        "set the flags of a file",
-        Trap(FILE_SETATTR),
-        Fail(EACCES),
-        |_| call(FILE_SETATTR, &[AT_FDCWD, text(c"/dev/null"), 0, 0, 0])
-    ),
-    escape!(
-        "work from another folder",
-        Trap(libc::SYS_chdir),
-        Fail(EACCES),
-        |_| call(libc::SYS_chdir, &[text(c"/")])
-    ),
-    escape!(
-        "wait until its files are on disk",
-        Trap(libc::SYS_fdatasync),
-        Fail(EACCES),
-        |_| call(libc::SYS_fdatasync, &[0])
-    ),
-    escape!("open a file by its handle", Die, Die, |_| {
-        call(libc::SYS_open_by_handle_at, &[NOBODY, 0, 0])
-    }),
-    escape!("get the handle of a file", Die, Die, |_| {
-        call(
-            libc::SYS_name_to_handle_at,
-            &[AT_FDCWD, text(c"/"), 0, 0, 0],
-        )
-    }),
+        call!(libc::SYS_openat, AT_FDCWD, place.fresh.as_ptr(), flags, 0o600)
+    };
+    "empty a file while opening it to read", Fail(EACCES), Fail(EACCES) =>
+        // The null device takes it and stays what it is.
+        open(c"/dev/null", word(libc::O_RDONLY | libc::O_TRUNC));
+    "make a folder", Trap(libc::SYS_mkdirat), Fail(EACCES) =>
+        call!(libc::SYS_mkdirat, AT_FDCWD, place.fresh.as_ptr(), 0o700);
+    "remove a name", Trap(libc::SYS_unlinkat), Fail(EACCES) =>
+        call!(libc::SYS_unlinkat, AT_FDCWD, place.fresh.as_ptr(), 0);
+    "make a link", Trap(libc::SYS_symlinkat), Fail(EACCES) =>
+        call!(libc::SYS_symlinkat, text(c"/etc"), AT_FDCWD, place.fresh.as_ptr());
+    "change the mode of a file", Trap(libc::SYS_fchmodat), Fail(EACCES) =>
+        call!(libc::SYS_fchmodat, AT_FDCWD, text(c"/dev/null"), 0o666);
+    "change the times of a file", Trap(libc::SYS_utimensat), Fail(EACCES) =>
+        call!(libc::SYS_utimensat, AT_FDCWD, text(c"/dev/null"), 0, 0);
+    "ask whether a file is there", Fail(EACCES), NotAsked => {
+        let mut buffer = [0_u64; 32];
+        call!(libc::SYS_newfstatat, AT_FDCWD, text(c"/etc/passwd"), buffer.as_mut_ptr(), 0)
+    };
+    "watch files", Trap(libc::SYS_inotify_init1), Fail(EACCES) => call!(libc::SYS_inotify_init1);
+    "list the sockets of the machine", Fail(EACCES), Fail(EACCES) => open(c"/proc/self/net/unix", RDONLY);
+    "list the mounts", Fail(EACCES), Fail(EACCES) => open(c"/proc/self/mountinfo", RDONLY);
+    "list the mounts by the old file", Fail(EACCES), Fail(EACCES) => open(c"/proc/self/mounts", RDONLY);
+    "read its environment as a file", Fail(EACCES), Fail(EACCES) => open(c"/proc/self/environ", RDONLY);
+    "list its threads as files", Fail(EACCES), Fail(EACCES) => open(c"/proc/self/task", RDONLY);
+    "read its control group", Fail(EACCES), Fail(EACCES) => open(c"/proc/self/cgroup", RDONLY);
+    "list the connections of the machine", Fail(EACCES), Fail(EACCES) => open(c"/proc/net/tcp", RDONLY);
+    "read what lies beside a driver's manifest", NotAsked, Fail(EACCES) => open(&place.beside_manifest, RDONLY);
+    "read what lies in a folder of libraries", Fail(EACCES), Fail(EACCES) => open(&place.beside_library, RDONLY);
+    "list the mounts by their own call", Trap(LISTMOUNT), Fail(EACCES) => {
+        // mnt_id_req: its size, then the root of all mounts.
+        let request = [24_u64, u64::MAX, 0]; let mut found = [0_u64; 8];
+        call!(LISTMOUNT, request.as_ptr(), found.as_mut_ptr(), 8, 0)
+    };
+    "list the security modules", Trap(LSM_LIST_MODULES), Fail(EACCES) => {
+        let mut found = [0_u64; 16]; let mut size = 128_u32;
+        call!(LSM_LIST_MODULES, found.as_mut_ptr(), &raw mut size, 0)
+    };
+    "change the mode of a file by the new call", Trap(FCHMODAT2), Fail(EACCES) =>
+        call!(FCHMODAT2, AT_FDCWD, text(c"/dev/null"), 0o666, 0);
+    "set an attribute of a file by the new call", Trap(SETXATTRAT), Fail(EACCES) =>
+        call!(SETXATTRAT, AT_FDCWD, text(c"/dev/null"), 0, text(c"user.x"), NOBODY, 0);
+    "read an attribute of a file by the new call", Trap(GETXATTRAT), Fail(EACCES) =>
+        call!(GETXATTRAT, AT_FDCWD, text(c"/"), 0, text(c"user.x"), NOBODY, 0);
+    "list the attributes of a file by the new call", Trap(LISTXATTRAT), Fail(EACCES) =>
+        call!(LISTXATTRAT, AT_FDCWD, text(c"/"), 0, 0, 0);
+    "remove an attribute of a file by the new call", Trap(REMOVEXATTRAT), Fail(EACCES) =>
+        call!(REMOVEXATTRAT, AT_FDCWD, text(c"/dev/null"), 0, text(c"user.x"));
+    "list the attributes of a file", Trap(libc::SYS_listxattr), Fail(EACCES) =>
+        call!(libc::SYS_listxattr, text(c"/"), 0, 0);
+    "read the flags of a file", Trap(FILE_GETATTR), Fail(EACCES) => {
+        let mut found = [0_u64; 4]; call!(FILE_GETATTR, AT_FDCWD, text(c"/"), found.as_mut_ptr(), 24, 0)
+    };
+    "set the flags of a file", Trap(FILE_SETATTR), Fail(EACCES) =>
+        call!(FILE_SETATTR, AT_FDCWD, text(c"/dev/null"), 0, 0, 0);
+    "work from another folder", Trap(libc::SYS_chdir), Fail(EACCES) => call!(libc::SYS_chdir, text(c"/"));
+    "wait until its files are on disk", Trap(libc::SYS_fdatasync), Fail(EACCES) => call!(libc::SYS_fdatasync, 0);
+    "open a file by its handle", Die, Die => call!(libc::SYS_open_by_handle_at, NOBODY, 0, 0);
+    "get the handle of a file", Die, Die => call!(libc::SYS_name_to_handle_at, AT_FDCWD, text(c"/"), 0, 0, 0);
     // Memory that was handed down.
-    escape!(
-        "reopen frozen memory and write it",
-        Fail(EACCES),
-        FailEither(EACCES, EPERM),
-        Stdin::Frozen,
-        |_| {
-            let number = open(c"/proc/self/fd/0", RDWR)?;
-            call(libc::SYS_pwrite64, &[number as u64, text(c"x"), 1, 0])
-        }
-    ),
-    escape!(
-        "shrink frozen memory",
-        Trap(libc::SYS_ftruncate),
-        Fail(EPERM),
-        Stdin::Frozen,
-        |_| { call(libc::SYS_ftruncate, &[0, 1]) }
-    ),
-    escape!(
-        "seal memory that is not its own",
-        Trap(libc::SYS_fcntl),
-        Fail(EPERM),
-        Stdin::Frozen,
-        |_| {
-            call(
-                libc::SYS_fcntl,
-                &[0, libc::F_ADD_SEALS as u64, libc::F_SEAL_SEAL as u64],
-            )
-        }
-    ),
-    escape!(
-        "write frozen memory",
-        Fail(EPERM),
-        Fail(EPERM),
-        Stdin::Frozen,
-        |_| { call(libc::SYS_pwrite64, &[0, text(c"x"), 1, 0]) }
-    ),
-    escape!(
-        "write a terabyte into memory",
-        Must::Signal(libc::SIGXFSZ),
-        Must::Signal(libc::SIGXFSZ),
-        |_| { call(libc::SYS_pwrite64, &[0, text(c"x"), 1, 1 << 40]) }
-    ),
-    escape!(
-        "set aside more addresses than allowed",
-        Fail(ENOMEM),
-        NotAsked,
-        |_| {
-            let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE) as u64;
-            call(
-                libc::SYS_mmap,
-                &[0, 8 << 30, libc::PROT_READ as u64, flags, NOBODY, 0],
-            )
-        }
-    ),
+    "reopen frozen memory and write it", Fail(EACCES), FailEither(EACCES, EPERM), on: Frozen => {
+        let number = open(c"/proc/self/fd/0", RDWR)?; call!(libc::SYS_pwrite64, number, text(c"x"), 1, 0)
+    };
+    "shrink frozen memory", Trap(libc::SYS_ftruncate), Fail(EPERM), on: Frozen => call!(libc::SYS_ftruncate, 0, 1);
+    "seal memory that is not its own", Trap(libc::SYS_fcntl), Fail(EPERM), on: Frozen =>
+        call!(libc::SYS_fcntl, 0, libc::F_ADD_SEALS, libc::F_SEAL_SEAL);
+    "write frozen memory", Fail(EPERM), Fail(EPERM), on: Frozen => call!(libc::SYS_pwrite64, 0, text(c"x"), 1, 0);
+    "write a terabyte into memory", Must::Signal(libc::SIGXFSZ), Must::Signal(libc::SIGXFSZ) =>
+        call!(libc::SYS_pwrite64, 0, text(c"x"), 1, 1_u64 << 40);
+    "set aside more addresses than allowed", Fail(ENOMEM), NotAsked => {
+        let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE) as u64;
+        call!(libc::SYS_mmap, 0, 8_u64 << 30, libc::PROT_READ, flags, NOBODY, 0)
+    };
     // Code.
-    escape!(
-        "map memory to run it",
-        Trap(libc::SYS_mmap),
-        NotAsked,
-        |_| {
-            let rights = (libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC) as u64;
-            let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64;
-            call(libc::SYS_mmap, &[0, 4096, rights, flags, NOBODY, 0])
-        }
-    ),
-    escape!(
-        "make memory runnable",
-        Trap(libc::SYS_mprotect),
-        NotAsked,
-        |_| {
-            let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64;
-            let page = call(libc::SYS_mmap, &[0, 4096, 1, flags, NOBODY, 0])?;
-            call(
-                libc::SYS_mprotect,
-                &[
-                    page as u64,
-                    4096,
-                    (libc::PROT_READ | libc::PROT_EXEC) as u64,
-                ],
-            )
-        }
-    ),
-    escape!(
-        "make a file in memory",
-        Trap(libc::SYS_memfd_create),
-        NotAsked,
-        |_| { call(libc::SYS_memfd_create, &[text(c"x"), 0]) }
-    ),
-    escape!("run a program", Die, Die, |_| {
-        let none = [0_u64];
-        let place = none.as_ptr() as u64;
-        call(libc::SYS_execve, &[text(c"/bin/absent"), place, place])
-    }),
-    escape!("run a program from memory", Die, Die, |_| {
-        let none = [0_u64];
-        let place = none.as_ptr() as u64;
-        call(
-            libc::SYS_execveat,
-            &[0, text(c""), place, place, libc::AT_EMPTY_PATH as u64],
-        )
-    }),
+    "map memory to run it", Trap(libc::SYS_mmap), NotAsked => {
+        let rights = (libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC) as u64;
+        let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64;
+        call!(libc::SYS_mmap, 0, 4096, rights, flags, NOBODY, 0)
+    };
+    "make memory runnable", Trap(libc::SYS_mprotect), NotAsked => {
+        let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64;
+        let page = call!(libc::SYS_mmap, 0, 4096, 1, flags, NOBODY, 0)?;
+        call!(libc::SYS_mprotect, page, 4096, libc::PROT_READ | libc::PROT_EXEC)
+    };
+    "make a file in memory", Trap(libc::SYS_memfd_create), NotAsked => call!(libc::SYS_memfd_create, text(c"x"), 0);
+    "run a program", Die, Die => {
+        let none = [0_u64]; call!(libc::SYS_execve, text(c"/bin/absent"), none.as_ptr(), none.as_ptr())
+    };
+    "run a program from memory", Die, Die => {
+        let none = [0_u64]; call!(libc::SYS_execveat, 0, text(c""), none.as_ptr(), none.as_ptr(), libc::AT_EMPTY_PATH)
+    };
     // Processes.
-    escape!("fork", Die, Die, |_| call(
-        libc::SYS_clone,
-        &[libc::SIGCHLD as u64, 0, 0, 0, 0]
-    )),
-    escape!("clone3", Fail(ENOSYS), Fail(ENOSYS), |_| call(
-        libc::SYS_clone3,
-        &[0, 0]
-    )),
-    escape!("fork into a user namespace", Die, Die, |_| {
-        let flags = (libc::CLONE_NEWUSER | libc::SIGCHLD) as u64;
-        call(libc::SYS_clone, &[flags, 0, 0, 0, 0])
-    }),
-    escape!(
-        "ask whether the parent can be signalled",
-        Trap(libc::SYS_kill),
-        Fail(EACCES),
-        |place| { call(libc::SYS_kill, &[place.parent, 0]) }
-    ),
-    escape!(
-        "signal everybody",
-        Trap(libc::SYS_kill),
-        Fail(EACCES),
-        |_| { call(libc::SYS_kill, &[NOBODY, 0]) }
-    ),
-    escape!(
-        "signal a thread of the parent",
-        Trap(libc::SYS_tgkill),
-        Trap(libc::SYS_tgkill),
-        |place| { call(libc::SYS_tgkill, &[place.parent, place.parent, 0]) }
-    ),
-    escape!(
-        "signal the parent with a value",
-        Trap(libc::SYS_rt_sigqueueinfo),
-        Fail(EACCES),
-        |place| { call(libc::SYS_rt_sigqueueinfo, &[place.parent, 0, 0]) }
-    ),
-    escape!("trace the parent", Die, Die, |place| {
-        call(
-            libc::SYS_ptrace,
-            &[libc::PTRACE_PEEKDATA as u64, place.parent, 0, 0],
-        )
-    }),
-    escape!("read the parent's memory", Die, Die, |place| {
-        call(libc::SYS_process_vm_readv, &[place.parent, 0, 0, 0, 0, 0])
-    }),
-    escape!("write the parent's memory", Die, Die, |place| {
-        call(libc::SYS_process_vm_writev, &[place.parent, 0, 0, 0, 0, 0])
-    }),
-    escape!("advise on the parent's memory", Die, Die, |_| {
-        call(libc::SYS_process_madvise, &[NOBODY, 0, 0, 0, 0])
-    }),
-    escape!("hold the parent by a descriptor", Die, Die, |place| {
-        call(libc::SYS_pidfd_open, &[place.parent, 0])
-    }),
-    escape!("take a descriptor of the parent", Die, Die, |_| {
-        call(libc::SYS_pidfd_getfd, &[NOBODY, 0, 0])
-    }),
-    escape!("signal by a descriptor", Die, Die, |_| {
-        call(libc::SYS_pidfd_send_signal, &[NOBODY, 0, 0, 0])
-    }),
-    escape!("compare with the parent", Die, Die, |place| {
-        call(libc::SYS_kcmp, &[place.parent, place.parent, 1, 0, 0])
-    }),
-    Probe {
-        start: Fail(ENOSYS),
-        ..escape!(
-            "say which processors the parent may have",
-            Trap(libc::SYS_sched_setaffinity),
-            Fail(EACCES),
-            |place| {
-                // All that there are, which changes nothing.
-                let all = [u64::MAX; 16];
-                let size = size_of_val(&all) as u64;
-                call(
-                    libc::SYS_sched_setaffinity,
-                    &[place.parent, size, all.as_ptr() as u64],
-                )
-            }
-        )
-    },
-    escape!(
-        "have signals of a file sent to the parent",
-        Trap(libc::SYS_fcntl),
-        Trap(libc::SYS_fcntl),
-        |place| call(libc::SYS_fcntl, &[0, libc::F_SETOWN as u64, place.parent])
-    ),
-    escape!(
-        "have signals of a file sent to a thread of the parent",
-        Trap(libc::SYS_fcntl),
-        Trap(libc::SYS_fcntl),
-        |place| {
-            // F_OWNER_TID, and the thread.
-            let owner = [0_i32, place.parent as i32];
-            call(libc::SYS_fcntl, &[0, F_SETOWN_EX, owner.as_ptr() as u64])
-        }
-    ),
-    escape!(
-        "have signals of a file sent to the parent by ioctl",
-        Trap(libc::SYS_ioctl),
-        Trap(libc::SYS_ioctl),
-        |place| {
-            let owner = place.parent as i32;
-            call(libc::SYS_ioctl, &[0, FIOSETOWN, (&raw const owner) as u64])
-        }
-    ),
-    escape!(
-        "take signals from a descriptor",
-        Trap(libc::SYS_signalfd4),
-        Fail(EACCES),
-        |_| {
-            let none = 0_u64;
-            let place = (&raw const none) as u64;
-            call(libc::SYS_signalfd4, &[NOBODY, place, 8, 0])
-        }
-    ),
-    escape!(
-        "outlive the thread that started it",
-        Fail(ENOSYS),
-        Trap(libc::SYS_prctl),
-        |_| call(libc::SYS_prctl, &[libc::PR_SET_PDEATHSIG as u64, 0])
-    ),
-    escape!(
-        "leave its session",
-        Trap(libc::SYS_setsid),
-        Fail(EACCES),
-        |_| call(libc::SYS_setsid, &[])
-    ),
-    escape!(
-        "set how it is scheduled",
-        Trap(libc::SYS_sched_setattr),
-        Fail(EACCES),
-        |_| {
-            // sched_attr: its size and SCHED_OTHER; no flags, nice 0.
-            let attributes = [48_u64, 0, 0, 0, 0, 0];
-            call(libc::SYS_sched_setattr, &[0, attributes.as_ptr() as u64, 0])
-        }
-    ),
-    escape!(
-        "set how it is scheduled by the old call",
-        Trap(libc::SYS_sched_setparam),
-        Fail(EACCES),
-        |_| {
-            let priority = 0_i32;
-            call(libc::SYS_sched_setparam, &[0, (&raw const priority) as u64])
-        }
-    ),
-    escape!(
-        "set how it reads and writes",
-        Trap(libc::SYS_ioprio_set),
-        Fail(EACCES),
-        |_| {
-            // Best effort, the middle of it: what everybody has.
-            call(
-                libc::SYS_ioprio_set,
-                &[IOPRIO_WHO_PROCESS, 0, (2 << 13) | 4],
-            )
-        }
-    ),
-    escape!(
-        "move pages",
-        Trap(libc::SYS_move_pages),
-        Fail(EACCES),
-        |_| call(libc::SYS_move_pages, &[0, 0, 0, 0, 0, 0])
-    ),
-    escape!(
-        "move to another node",
-        Trap(libc::SYS_migrate_pages),
-        Fail(EACCES),
-        |_| {
-            let nodes = 1_u64;
-            let address = (&raw const nodes) as u64;
-            call(libc::SYS_migrate_pages, &[0, 64, address, address])
-        }
-    ),
+    "fork", Die, Die => call!(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0);
+    "clone3", Fail(ENOSYS), Fail(ENOSYS) => call!(libc::SYS_clone3, 0, 0);
+    "fork into a user namespace", Die, Die => {
+        let flags = (libc::CLONE_NEWUSER | libc::SIGCHLD) as u64; call!(libc::SYS_clone, flags, 0, 0, 0, 0)
+    };
+    "ask whether the parent can be signalled", Trap(libc::SYS_kill), Fail(EACCES) =>
+        call!(libc::SYS_kill, place.parent, 0);
+    "signal everybody", Trap(libc::SYS_kill), Fail(EACCES) => call!(libc::SYS_kill, NOBODY, 0);
+    "signal a thread of the parent", Trap(libc::SYS_tgkill), Trap(libc::SYS_tgkill) =>
+        call!(libc::SYS_tgkill, place.parent, place.parent, 0);
+    "signal the parent with a value", Trap(libc::SYS_rt_sigqueueinfo), Fail(EACCES) =>
+        call!(libc::SYS_rt_sigqueueinfo, place.parent, 0, 0);
+    "trace the parent", Die, Die => call!(libc::SYS_ptrace, libc::PTRACE_PEEKDATA, place.parent, 0, 0);
+    "read the parent's memory", Die, Die => call!(libc::SYS_process_vm_readv, place.parent, 0, 0, 0, 0, 0);
+    "write the parent's memory", Die, Die => call!(libc::SYS_process_vm_writev, place.parent, 0, 0, 0, 0, 0);
+    "advise on the parent's memory", Die, Die => call!(libc::SYS_process_madvise, NOBODY, 0, 0, 0, 0);
+    "hold the parent by a descriptor", Die, Die => call!(libc::SYS_pidfd_open, place.parent, 0);
+    "take a descriptor of the parent", Die, Die => call!(libc::SYS_pidfd_getfd, NOBODY, 0, 0);
+    "signal by a descriptor", Die, Die => call!(libc::SYS_pidfd_send_signal, NOBODY, 0, 0, 0);
+    "compare with the parent", Die, Die => call!(libc::SYS_kcmp, place.parent, place.parent, 1, 0, 0);
+    "say which processors the parent may have", Trap(libc::SYS_sched_setaffinity), Fail(EACCES), before: Fail(ENOSYS) => {
+        // All that there are, which changes nothing.
+        let all = [u64::MAX; 16]; let size = size_of_val(&all) as u64;
+        call!(libc::SYS_sched_setaffinity, place.parent, size, all.as_ptr())
+    };
+    "have signals of a file sent to the parent", Trap(libc::SYS_fcntl), Trap(libc::SYS_fcntl) =>
+        call!(libc::SYS_fcntl, 0, libc::F_SETOWN, place.parent);
+    "have signals of a file sent to a thread of the parent", Trap(libc::SYS_fcntl), Trap(libc::SYS_fcntl) => {
+        // F_OWNER_TID, and the thread.
+        let owner = [0_i32, place.parent as i32]; call!(libc::SYS_fcntl, 0, F_SETOWN_EX, owner.as_ptr())
+    };
+    "have signals of a file sent to the parent by ioctl", Trap(libc::SYS_ioctl), Trap(libc::SYS_ioctl) => {
+        let owner = place.parent as i32; call!(libc::SYS_ioctl, 0, FIOSETOWN, &raw const owner)
+    };
+    "take signals from a descriptor", Trap(libc::SYS_signalfd4), Fail(EACCES) => {
+        let none = 0_u64; call!(libc::SYS_signalfd4, NOBODY, &raw const none, 8, 0)
+    };
+    "outlive the thread that started it", Fail(ENOSYS), Trap(libc::SYS_prctl) =>
+        call!(libc::SYS_prctl, libc::PR_SET_PDEATHSIG, 0);
+    "leave its session", Trap(libc::SYS_setsid), Fail(EACCES) => call!(libc::SYS_setsid);
+    "set how it is scheduled", Trap(libc::SYS_sched_setattr), Fail(EACCES) => {
+        // sched_attr: its size and SCHED_OTHER; no flags, nice 0.
+        let attributes = [48_u64, 0, 0, 0, 0, 0]; call!(libc::SYS_sched_setattr, 0, attributes.as_ptr(), 0)
+    };
+    "set how it is scheduled by the old call", Trap(libc::SYS_sched_setparam), Fail(EACCES) => {
+        let priority = 0_i32; call!(libc::SYS_sched_setparam, 0, &raw const priority)
+    };
+    "set how it reads and writes", Trap(libc::SYS_ioprio_set), Fail(EACCES) =>
+        // Best effort, the middle of it: what everybody has.
+        call!(libc::SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, (2 << 13) | 4);
+    "move pages", Trap(libc::SYS_move_pages), Fail(EACCES) => call!(libc::SYS_move_pages, 0, 0, 0, 0, 0, 0);
+    "move to another node", Trap(libc::SYS_migrate_pages), Fail(EACCES) => {
+        let nodes = 1_u64; call!(libc::SYS_migrate_pages, 0, 64, &raw const nodes, &raw const nodes)
+    };
     // The network and other ways out.
-    escape!("TCP", Fail(EACCES), Fail(EACCES), |_| {
-        call(
-            libc::SYS_socket,
-            &[libc::AF_INET as u64, libc::SOCK_STREAM as u64, 0],
-        )
-    }),
-    escape!("UDP", Fail(EACCES), Fail(EACCES), |_| {
-        call(
-            libc::SYS_socket,
-            &[libc::AF_INET6 as u64, libc::SOCK_DGRAM as u64, 0],
-        )
-    }),
-    escape!("Unix socket", Fail(EACCES), Fail(EACCES), |_| {
-        call(
-            libc::SYS_socket,
-            &[libc::AF_UNIX as u64, libc::SOCK_STREAM as u64, 0],
-        )
-    }),
-    escape!("netlink", Fail(EACCES), Fail(EACCES), |_| {
-        call(
-            libc::SYS_socket,
-            &[libc::AF_NETLINK as u64, libc::SOCK_RAW as u64, 0],
-        )
-    }),
-    escape!(
-        "socket pair",
-        Trap(libc::SYS_socketpair),
-        Fail(EACCES),
-        |_| {
-            let mut pair = [0_i32; 2];
-            let place = pair.as_mut_ptr() as u64;
-            call(
-                libc::SYS_socketpair,
-                &[libc::AF_UNIX as u64, libc::SOCK_STREAM as u64, 0, place],
-            )
-        }
-    ),
-    escape!("connect", Trap(libc::SYS_connect), Fail(EACCES), |_| {
+    "TCP", Fail(EACCES), Fail(EACCES) => call!(libc::SYS_socket, libc::AF_INET, libc::SOCK_STREAM, 0);
+    "UDP", Fail(EACCES), Fail(EACCES) => call!(libc::SYS_socket, libc::AF_INET6, libc::SOCK_DGRAM, 0);
+    "Unix socket", Fail(EACCES), Fail(EACCES) => call!(libc::SYS_socket, libc::AF_UNIX, libc::SOCK_STREAM, 0);
+    "netlink", Fail(EACCES), Fail(EACCES) => call!(libc::SYS_socket, libc::AF_NETLINK, libc::SOCK_RAW, 0);
+    "socket pair", Trap(libc::SYS_socketpair), Fail(EACCES) => {
+        let mut pair = [0_i32; 2]; call!(libc::SYS_socketpair, libc::AF_UNIX, libc::SOCK_STREAM, 0, pair.as_mut_ptr())
+    };
+    "connect", Trap(libc::SYS_connect), Fail(EACCES) => {
         let address: [u8; 16] = [2, 0, 0, 22, 127, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0];
-        call(libc::SYS_connect, &[0, address.as_ptr() as u64, 16])
-    }),
-    escape!(
-        "shared memory of System V",
-        Trap(libc::SYS_shmget),
-        Fail(EACCES),
-        |_| { call(libc::SYS_shmget, &[1, 4096, 0]) }
-    ),
-    escape!(
-        "shared memory of the parent",
-        Trap(libc::SYS_shmat),
-        Fail(EACCES),
-        |place| call(libc::SYS_shmat, &[place.shared[0], 0, 0])
-    ),
-    escape!(
-        "who has shared memory",
-        Trap(libc::SYS_shmctl),
-        Fail(EACCES),
-        |place| {
-            let mut found = [0_u64; 32];
-            let address = found.as_mut_ptr() as u64;
-            call(
-                libc::SYS_shmctl,
-                &[place.shared[0], libc::IPC_STAT as u64, address],
-            )
-        }
-    ),
-    escape!(
-        "let shared memory go",
-        Trap(libc::SYS_shmdt),
-        Fail(EACCES),
-        |_| call(libc::SYS_shmdt, &[4096])
-    ),
-    escape!(
-        "semaphores of System V",
-        Trap(libc::SYS_semget),
-        Fail(EACCES),
-        |_| call(libc::SYS_semget, &[1, 1, 0])
-    ),
-    escape!(
-        "semaphore of the parent by semop",
-        Trap(libc::SYS_semop),
-        Fail(EACCES),
-        |place| {
-            // sembuf: the first semaphore, one more, no flags.
-            let more = [0_u16, 1, 0];
-            let address = more.as_ptr() as u64;
-            call(libc::SYS_semop, &[place.shared[1], address, 1])
-        }
-    ),
-    escape!(
-        "semaphore of the parent by semtimedop",
-        Trap(libc::SYS_semtimedop),
-        Fail(EACCES),
-        |place| {
-            // sembuf: the first semaphore, one more, no flags.
-            let more = [0_u16, 1, 0];
-            let address = more.as_ptr() as u64;
-            call(libc::SYS_semtimedop, &[place.shared[1], address, 1, 0])
-        }
-    ),
-    escape!(
-        "value of a semaphore",
-        Trap(libc::SYS_semctl),
-        Fail(EACCES),
-        |place| call(
-            libc::SYS_semctl,
-            &[place.shared[1], 0, libc::GETVAL as u64, 0]
-        )
-    ),
-    escape!(
-        "queues of System V",
-        Trap(libc::SYS_msgget),
-        Fail(EACCES),
-        |_| call(libc::SYS_msgget, &[1, 0])
-    ),
-    escape!(
-        "message to the parent",
-        Trap(libc::SYS_msgsnd),
-        Fail(EACCES),
-        |place| {
-            // msgbuf: a kind, and eight bytes.
-            let message = [1_u64, 0];
-            let flags = libc::IPC_NOWAIT as u64;
-            call(
-                libc::SYS_msgsnd,
-                &[place.shared[2], message.as_ptr() as u64, 8, flags],
-            )
-        }
-    ),
-    escape!(
-        "message from the parent",
-        Trap(libc::SYS_msgrcv),
-        Fail(EACCES),
-        |place| {
-            let mut message = [0_u64; 2];
-            let flags = libc::IPC_NOWAIT as u64;
-            let address = message.as_mut_ptr() as u64;
-            call(libc::SYS_msgrcv, &[place.shared[2], address, 8, 0, flags])
-        }
-    ),
-    escape!(
-        "who has a queue",
-        Trap(libc::SYS_msgctl),
-        Fail(EACCES),
-        |place| {
-            let mut found = [0_u64; 32];
-            let address = found.as_mut_ptr() as u64;
-            call(
-                libc::SYS_msgctl,
-                &[place.shared[2], libc::IPC_STAT as u64, address],
-            )
-        }
-    ),
-    escape!(
-        "remove a message queue",
-        Trap(libc::SYS_mq_unlink),
-        Fail(EACCES),
-        |_| call(libc::SYS_mq_unlink, &[text(c"absent")])
-    ),
-    escape!(
-        "mq_timedsend",
-        Trap(libc::SYS_mq_timedsend),
-        Fail(EACCES),
-        |_| call(libc::SYS_mq_timedsend, &[NOBODY, 0, 0, 0, 0])
-    ),
-    escape!(
-        "mq_timedreceive",
-        Trap(libc::SYS_mq_timedreceive),
-        Fail(EACCES),
-        |_| call(libc::SYS_mq_timedreceive, &[NOBODY, 0, 0, 0, 0])
-    ),
-    escape!("mq_notify", Trap(libc::SYS_mq_notify), Fail(EACCES), |_| {
-        call(libc::SYS_mq_notify, &[NOBODY, 0, 0])
-    }),
-    escape!(
-        "mq_getsetattr",
-        Trap(libc::SYS_mq_getsetattr),
-        Fail(EACCES),
-        |_| call(libc::SYS_mq_getsetattr, &[NOBODY, 0, 0])
-    ),
-    escape!(
-        "bytes to anybody",
-        Trap(libc::SYS_sendto),
-        Fail(EACCES),
-        |_| call(libc::SYS_sendto, &[0, text(c"x"), 1, 0, 0, 0])
-    ),
-    escape!(
-        "copy within the kernel",
-        Trap(libc::SYS_copy_file_range),
-        Fail(EACCES),
-        |_| {
-            let (from, to) = (0_u64, 2048_u64);
-            let (from, to) = ((&raw const from) as u64, (&raw const to) as u64);
-            call(libc::SYS_copy_file_range, &[0, from, 0, to, 1, 0])
-        }
-    ),
-    escape!(
-        "message queue",
-        Trap(libc::SYS_mq_open),
-        Fail(EACCES),
-        |_| { call(libc::SYS_mq_open, &[text(c"absent"), RDONLY, 0, 0]) }
-    ),
-    escape!(
-        "type into the terminal",
-        Trap(libc::SYS_ioctl),
-        Trap(libc::SYS_ioctl),
-        |_| { call(libc::SYS_ioctl, &[0, libc::TIOCSTI, text(c"x")]) }
-    ),
+        call!(libc::SYS_connect, 0, address.as_ptr(), 16)
+    };
+    "shared memory of System V", Trap(libc::SYS_shmget), Fail(EACCES) => call!(libc::SYS_shmget, 1, 4096, 0);
+    "shared memory of the parent", Trap(libc::SYS_shmat), Fail(EACCES) => call!(libc::SYS_shmat, place.shared[0], 0, 0);
+    "who has shared memory", Trap(libc::SYS_shmctl), Fail(EACCES) => {
+        let mut found = [0_u64; 32]; call!(libc::SYS_shmctl, place.shared[0], libc::IPC_STAT, found.as_mut_ptr())
+    };
+    "let shared memory go", Trap(libc::SYS_shmdt), Fail(EACCES) => call!(libc::SYS_shmdt, 4096);
+    "semaphores of System V", Trap(libc::SYS_semget), Fail(EACCES) => call!(libc::SYS_semget, 1, 1, 0);
+    "semaphore of the parent by semop", Trap(libc::SYS_semop), Fail(EACCES) => {
+        // sembuf: the first semaphore, one more, no flags.
+        let more = [0_u16, 1, 0]; call!(libc::SYS_semop, place.shared[1], more.as_ptr(), 1)
+    };
+    "semaphore of the parent by semtimedop", Trap(libc::SYS_semtimedop), Fail(EACCES) => {
+        // sembuf: the first semaphore, one more, no flags.
+        let more = [0_u16, 1, 0]; call!(libc::SYS_semtimedop, place.shared[1], more.as_ptr(), 1, 0)
+    };
+    "value of a semaphore", Trap(libc::SYS_semctl), Fail(EACCES) =>
+        call!(libc::SYS_semctl, place.shared[1], 0, libc::GETVAL, 0);
+    "queues of System V", Trap(libc::SYS_msgget), Fail(EACCES) => call!(libc::SYS_msgget, 1, 0);
+    "message to the parent", Trap(libc::SYS_msgsnd), Fail(EACCES) => {
+        // msgbuf: a kind, and eight bytes.
+        let message = [1_u64, 0]; let flags = libc::IPC_NOWAIT as u64;
+        call!(libc::SYS_msgsnd, place.shared[2], message.as_ptr(), 8, flags)
+    };
+    "message from the parent", Trap(libc::SYS_msgrcv), Fail(EACCES) => {
+        let mut message = [0_u64; 2]; let flags = libc::IPC_NOWAIT as u64;
+        call!(libc::SYS_msgrcv, place.shared[2], message.as_mut_ptr(), 8, 0, flags)
+    };
+    "who has a queue", Trap(libc::SYS_msgctl), Fail(EACCES) => {
+        let mut found = [0_u64; 32]; call!(libc::SYS_msgctl, place.shared[2], libc::IPC_STAT, found.as_mut_ptr())
+    };
+    "remove a message queue", Trap(libc::SYS_mq_unlink), Fail(EACCES) => call!(libc::SYS_mq_unlink, text(c"absent"));
+    "mq_timedsend", Trap(libc::SYS_mq_timedsend), Fail(EACCES) => call!(libc::SYS_mq_timedsend, NOBODY, 0, 0, 0, 0);
+    "mq_timedreceive", Trap(libc::SYS_mq_timedreceive), Fail(EACCES) =>
+        call!(libc::SYS_mq_timedreceive, NOBODY, 0, 0, 0, 0);
+    "mq_notify", Trap(libc::SYS_mq_notify), Fail(EACCES) => call!(libc::SYS_mq_notify, NOBODY, 0, 0);
+    "mq_getsetattr", Trap(libc::SYS_mq_getsetattr), Fail(EACCES) => call!(libc::SYS_mq_getsetattr, NOBODY, 0, 0);
+    "bytes to anybody", Trap(libc::SYS_sendto), Fail(EACCES) => call!(libc::SYS_sendto, 0, text(c"x"), 1, 0, 0, 0);
+    "copy within the kernel", Trap(libc::SYS_copy_file_range), Fail(EACCES) => {
+        let (from, to) = (0_u64, 2048_u64); let (from, to) = ((&raw const from) as u64, (&raw const to) as u64);
+        call!(libc::SYS_copy_file_range, 0, from, 0, to, 1, 0)
+    };
+    "message queue", Trap(libc::SYS_mq_open), Fail(EACCES) => call!(libc::SYS_mq_open, text(c"absent"), RDONLY, 0, 0);
+    "type into the terminal", Trap(libc::SYS_ioctl), Trap(libc::SYS_ioctl) =>
+        call!(libc::SYS_ioctl, 0, libc::TIOCSTI, text(c"x"));
     // More rights.
-    escape!("user namespace", Die, Die, |_| {
-        call(libc::SYS_unshare, &[libc::CLONE_NEWUSER as u64])
-    }),
-    escape!("enter a namespace", Die, Die, |_| call(
-        libc::SYS_setns,
-        &[NOBODY, 0]
-    )),
-    escape!("mount", Die, Die, |_| call(
-        libc::SYS_mount,
-        &[0, 0, 0, 0, 0]
-    )),
-    escape!("unmount", Die, Die, |_| call(libc::SYS_umount2, &[0, 0])),
-    escape!("another root", Die, Die, |_| call(
-        libc::SYS_pivot_root,
-        &[0, 0]
-    )),
-    escape!("chroot", Die, Die, |_| call(
-        libc::SYS_chroot,
-        &[text(c"/")]
-    )),
-    escape!("another user", Die, Die, |_| call(
-        libc::SYS_setresuid,
-        &[NOBODY, NOBODY, NOBODY]
-    )),
-    escape!("capabilities", Die, Die, |_| call(
-        libc::SYS_capset,
-        &[0, 0]
-    )),
-    escape!(
-        "raise the limit of files",
-        Trap(libc::SYS_prlimit64),
-        Fail(EACCES),
-        |_| {
-            let limit = [1_u64 << 16; 2];
-            call(
-                libc::SYS_prlimit64,
-                &[0, libc::RLIMIT_NOFILE.into(), limit.as_ptr() as u64, 0],
-            )
-        }
-    ),
-    escape!(
-        "raise a limit of the parent",
-        Trap(libc::SYS_prlimit64),
-        Fail(EACCES),
-        |place| {
-            let limit = [1_u64 << 16; 2];
-            call(
-                libc::SYS_prlimit64,
-                &[
-                    place.parent,
-                    libc::RLIMIT_NOFILE.into(),
-                    limit.as_ptr() as u64,
-                    0,
-                ],
-            )
-        }
-    ),
-    escape!(
-        "let itself be debugged",
-        Fail(ENOSYS),
-        Trap(libc::SYS_prctl),
-        |_| { call(libc::SYS_prctl, &[libc::PR_SET_DUMPABLE as u64, 1]) }
-    ),
-    Probe {
-        // The filters of the seal come by it.
-        start: NotAsked,
-        ..escape!(
-            "another filter",
-            Trap(libc::SYS_seccomp),
-            Trap(libc::SYS_seccomp),
-            |_| {
-                call(
-                    libc::SYS_seccomp,
-                    &[libc::SECCOMP_SET_MODE_FILTER.into(), 0, 0],
-                )
-            }
-        )
-    },
-    escape!("another personality", Die, Die, |_| {
-        call(libc::SYS_personality, &[libc::ADDR_NO_RANDOMIZE as u64])
-    }),
+    "user namespace", Die, Die => call!(libc::SYS_unshare, libc::CLONE_NEWUSER);
+    "enter a namespace", Die, Die => call!(libc::SYS_setns, NOBODY, 0);
+    "mount", Die, Die => call!(libc::SYS_mount, 0, 0, 0, 0, 0);
+    "unmount", Die, Die => call!(libc::SYS_umount2, 0, 0);
+    "another root", Die, Die => call!(libc::SYS_pivot_root, 0, 0);
+    "chroot", Die, Die => call!(libc::SYS_chroot, text(c"/"));
+    "another user", Die, Die => call!(libc::SYS_setresuid, NOBODY, NOBODY, NOBODY);
+    "capabilities", Die, Die => call!(libc::SYS_capset, 0, 0);
+    "raise the limit of files", Trap(libc::SYS_prlimit64), Fail(EACCES) => {
+        let limit = [1_u64 << 16; 2]; call!(libc::SYS_prlimit64, 0, libc::RLIMIT_NOFILE, limit.as_ptr(), 0)
+    };
+    "raise a limit of the parent", Trap(libc::SYS_prlimit64), Fail(EACCES) => {
+        let limit = [1_u64 << 16; 2]; call!(libc::SYS_prlimit64, place.parent, libc::RLIMIT_NOFILE, limit.as_ptr(), 0)
+    };
+    "let itself be debugged", Fail(ENOSYS), Trap(libc::SYS_prctl) => call!(libc::SYS_prctl, libc::PR_SET_DUMPABLE, 1);
+    // The filters of the seal come by it.
+    "another filter", Trap(libc::SYS_seccomp), Trap(libc::SYS_seccomp), before: NotAsked =>
+        call!(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, 0);
+    "another personality", Die, Die => call!(libc::SYS_personality, libc::ADDR_NO_RANDOMIZE);
     // Parts of the kernel with a long record.
-    escape!("bpf", Die, Die, |_| call(libc::SYS_bpf, &[NOBODY, 0, 0])),
-    escape!("io_uring", Die, Die, |_| call(
-        libc::SYS_io_uring_setup,
-        &[1, 0]
-    )),
-    escape!("userfaultfd", Die, Die, |_| call(
-        libc::SYS_userfaultfd,
-        &[0]
-    )),
-    escape!("perf events", Die, Die, |_| call(
-        libc::SYS_perf_event_open,
-        &[0, 0, 0, 0, 0]
-    )),
-    escape!("keys", Die, Die, |_| call(
-        libc::SYS_keyctl,
-        &[NOBODY, 0, 0, 0, 0]
-    )),
-    escape!("splice of its own pages", Die, Die, |_| call(
-        libc::SYS_vmsplice,
-        &[NOBODY, 0, 0, 0]
-    )),
-    escape!("secret memory", Die, Die, |_| call(
-        libc::SYS_memfd_secret,
-        &[NOBODY]
-    )),
-    escape!("watch the whole file system", Die, Die, |_| {
-        call(libc::SYS_fanotify_init, &[NOBODY, 0])
-    }),
-    escape!("mount with attributes", Die, Die, |_| call(
-        OPEN_TREE_ATTR,
-        &[AT_FDCWD, NOBODY, 0, 0, 0]
-    )),
-    escape!("quota by a descriptor", Die, Die, |_| call(
-        libc::SYS_quotactl_fd,
-        &[NOBODY, 0, 0, 0]
-    )),
-    escape!("asynchronous reads and writes", Die, Die, |_| call(
-        libc::SYS_io_submit,
-        &[NOBODY, 0, 0]
-    )),
-    escape!(
-        "mark the whole file system to watch it",
-        Die,
-        Die,
-        |_| call(libc::SYS_fanotify_mark, &[NOBODY, 0, 0, AT_FDCWD, 0])
-    ),
+    "bpf", Die, Die => call!(libc::SYS_bpf, NOBODY, 0, 0);
+    "io_uring", Die, Die => call!(libc::SYS_io_uring_setup, 1, 0);
+    "userfaultfd", Die, Die => call!(libc::SYS_userfaultfd, 0);
+    "perf events", Die, Die => call!(libc::SYS_perf_event_open, 0, 0, 0, 0, 0);
+    "keys", Die, Die => call!(libc::SYS_keyctl, NOBODY, 0, 0, 0, 0);
+    "splice of its own pages", Die, Die => call!(libc::SYS_vmsplice, NOBODY, 0, 0, 0);
+    "secret memory", Die, Die => call!(libc::SYS_memfd_secret, NOBODY);
+    "watch the whole file system", Die, Die => call!(libc::SYS_fanotify_init, NOBODY, 0);
+    "mount with attributes", Die, Die => call!(OPEN_TREE_ATTR, AT_FDCWD, NOBODY, 0, 0, 0);
+    "quota by a descriptor", Die, Die => call!(libc::SYS_quotactl_fd, NOBODY, 0, 0, 0);
+    "asynchronous reads and writes", Die, Die => call!(libc::SYS_io_submit, NOBODY, 0, 0);
+    "mark the whole file system to watch it", Die, Die => call!(libc::SYS_fanotify_mark, NOBODY, 0, 0, AT_FDCWD, 0);
     // The machine.
-    escape!("load a kernel module", Die, Die, |_| call(
-        libc::SYS_finit_module,
-        &[NOBODY, 0, 0]
-    )),
-    escape!("load another kernel", Die, Die, |_| call(
-        libc::SYS_kexec_load,
-        &[0, 0, 0, NOBODY]
-    )),
-    escape!("reboot", Die, Die, |_| call(
-        libc::SYS_reboot,
-        &[0, 0, 0, 0]
-    )),
-    escape!("swap", Die, Die, |_| call(libc::SYS_swapon, &[0, 0])),
-    escape!("rename the machine", Die, Die, |_| call(
-        libc::SYS_sethostname,
-        &[0, NOBODY]
-    )),
-    escape!("set the clock", Die, Die, |_| call(
-        libc::SYS_clock_settime,
-        &[NOBODY, 0]
-    )),
+    "load a kernel module", Die, Die => call!(libc::SYS_finit_module, NOBODY, 0, 0);
+    "load another kernel", Die, Die => call!(libc::SYS_kexec_load, 0, 0, 0, NOBODY);
+    "reboot", Die, Die => call!(libc::SYS_reboot, 0, 0, 0, 0);
+    "swap", Die, Die => call!(libc::SYS_swapon, 0, 0);
+    "rename the machine", Die, Die => call!(libc::SYS_sethostname, 0, NOBODY);
+    "set the clock", Die, Die => call!(libc::SYS_clock_settime, NOBODY, 0);
     // Numbers that mean something else.
     #[cfg(target_arch = "x86_64")]
-    escape!(
-        "read /etc/passwd by the old call",
-        Fail(EACCES),
-        Fail(EACCES),
-        |_| { call(libc::SYS_open, &[text(c"/etc/passwd"), RDONLY, 0]) }
-    ),
+    "read /etc/passwd by the old call", Fail(EACCES), Fail(EACCES) =>
+        call!(libc::SYS_open, text(c"/etc/passwd"), RDONLY, 0);
     #[cfg(target_arch = "x86_64")]
-    escape!("fork by the old call", Die, Die, |_| call(
-        libc::SYS_fork,
-        &[]
-    )),
+    "fork by the old call", Die, Die => call!(libc::SYS_fork);
     #[cfg(target_arch = "x86_64")]
-    escape!(
-        "x32 number",
-        Trap(0x4000_0000 + libc::SYS_getppid),
-        Die,
-        |_| { call(0x4000_0000 + libc::SYS_getppid, &[]) }
-    ),
+    "x32 number", Trap(0x4000_0000 + libc::SYS_getppid), Die => call!(0x4000_0000 + libc::SYS_getppid);
     #[cfg(target_arch = "x86_64")]
-    escape!("call as a 32-bit program", Die, Die, |_| {
-        crate::sys::call_as_i386(20)
-    }),
-];
+    "call as a 32-bit program", Die, Die => crate::sys::call_as_i386(20);
+};

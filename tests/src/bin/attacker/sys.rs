@@ -1,4 +1,4 @@
-//! The attacker's hands: raw system calls, forks, and a report of what came of it. All of its unsafe code is here.
+//! Raw system calls, forks, and the report of an attempt. Contains all of the attacker's unsafe code.
 
 #![expect(
     unsafe_code,
@@ -14,7 +14,7 @@ use nix::unistd::{ForkResult, dup2_stdin, dup2_stdout, fork};
 
 use crate::probes::Stdin;
 
-/// Makes a system call with up to six arguments; an error is its number.
+/// Makes a system call with up to six arguments; an error is its errno.
 pub(crate) fn call(number: i64, arguments: &[u64]) -> Result<i64, i32> {
     let mut all = [0; 6];
     all[..arguments.len()].copy_from_slice(arguments);
@@ -27,7 +27,7 @@ pub(crate) fn call(number: i64, arguments: &[u64]) -> Result<i64, i32> {
     }
 }
 
-/// A call by the gate of 32-bit programs, where numbers mean other things: 20 is `getpid`.
+/// Calls through the 32-bit gate, where numbers have another meaning: 20 is `getpid`.
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn call_as_i386(number: u32) -> Result<i64, i32> {
     let result: i64;
@@ -46,14 +46,13 @@ pub(crate) fn call_as_i386(number: u32) -> Result<i64, i32> {
     }
 }
 
-/// Forks.
 pub(crate) fn forked() -> ForkResult {
     // SAFETY: this process has one thread, so no other holds a lock in the child.
     unsafe { fork() }.expect("a process")
 }
 
-/// Gives the process descriptors 0 to 2 as a worker has them: something on 0, the report on 1. The rest is closed by the
-/// check of the surroundings.
+/// Sets up descriptors 0 to 2 as a worker has them: something on 0, the report on 1. The check of the surroundings
+/// closes the others.
 pub(crate) fn become_worker(stdin: Stdin, report: OwnedFd) {
     let memory = memfd_create(c"blob", MFdFlags::MFD_ALLOW_SEALING).expect("memory");
     let file = std::fs::File::from(memory);
@@ -71,7 +70,7 @@ pub(crate) fn become_worker(stdin: Stdin, report: OwnedFd) {
     dup2_stdout(&report).expect("descriptor 1");
 }
 
-/// From here on a trapped call is reported with its number, and ends the process.
+/// From here on, a trapped call is reported with its number and ends the process.
 pub(crate) fn report_traps() {
     let action = SigAction::new(
         SigHandler::SigAction(trapped),
@@ -90,7 +89,7 @@ extern "C" fn trapped(_signal: i32, info: *mut libc::siginfo_t, _context: *mut l
     say(b't', i64::from(number));
 }
 
-/// Ends the process with what came of the attempt.
+/// Ends the process with the attempt's outcome.
 pub(crate) fn report(outcome: Result<i64, i32>) -> ! {
     match outcome {
         Ok(value) => say(b'o', value),

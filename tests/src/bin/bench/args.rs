@@ -5,13 +5,12 @@ use std::path::PathBuf;
 use clap::{Parser, ValueEnum};
 
 use crate::gpu::Axis;
-use crate::set::Set;
 
 /// Bakes sets of views with the kiln beside this program and prints a table: quality, seconds per stage, peak memory.
 ///
-/// A set is a folder with `mesh_nouv.glb` (and `mesh_uv.glb` for --keep-uvs), transforms.json with the views to bake from, and
-/// `transforms_test.json` with views to measure with. A file kiln.json with {"blend": "srgb"} says that its views blend encoded
-/// colours, as Gaussian splats do; a set with "splat" in its name is taken to do so.
+/// A set is a folder with `mesh_nouv.glb` (and `mesh_uv.glb` for --keep-uvs), `transforms.json` with the views to bake
+/// from, and `transforms_test.json` with the views to measure with. A file kiln.json with {"blend": "srgb"} states that
+/// its views blend encoded colours, as Gaussian splats do; a set with "splat" in its name is taken to do so.
 #[derive(Debug, Parser)]
 #[command(name = "bench", max_term_width = 100)]
 pub(crate) struct Args {
@@ -23,18 +22,12 @@ pub(crate) struct Args {
     /// Bake onto the mesh's own texture coordinates, where a set has them.
     #[arg(long)]
     pub(crate) keep_uvs: bool,
-    /// How the views blend colours, whatever the sets say.
-    #[arg(long, value_enum)]
-    pub(crate) blend: Option<BlendArg>,
-    /// Print Markdown: one table of quality and one of cost.
-    #[arg(long)]
-    pub(crate) markdown: bool,
     /// Where everything that was measured goes.
     #[arg(long, value_name = "FILE", default_value = "bench.json")]
     pub(crate) json: PathBuf,
     /// Make the input here, from the sample in this program, and bake it on the GPU at many sizes: each stage by the device's
     /// clock, what is moved, memory, quality, and jobs an hour. Needs kiln and kiln-baker beside this program and no file else.
-    #[arg(long, conflicts_with_all = ["folder", "keep_uvs", "blend", "markdown"])]
+    #[arg(long, conflicts_with_all = ["folder", "keep_uvs"])]
     pub(crate) gpu: bool,
     /// With --gpu: what to vary, separated by commas. By default everything but the largest, which takes about half an hour.
     #[arg(long, value_enum, value_delimiter = ',', requires = "gpu")]
@@ -42,7 +35,7 @@ pub(crate) struct Args {
     /// With --gpu: only the smallest size of each, to see that it runs.
     #[arg(long, requires = "gpu")]
     pub(crate) smallest: bool,
-    /// With --gpu: where the curves go.
+    /// With --gpu: file for the picture of the curves.
     #[arg(
         long,
         value_name = "FILE",
@@ -50,7 +43,7 @@ pub(crate) struct Args {
         requires = "gpu"
     )]
     pub(crate) picture: PathBuf,
-    /// Keep the GLBs and reports in this folder; with --gpu, what they were made from, too.
+    /// Keep the GLBs and reports in this folder; with --gpu, also their inputs.
     #[arg(long, value_name = "FOLDER")]
     pub(crate) keep: Option<PathBuf>,
     /// The program under test.
@@ -63,43 +56,24 @@ pub(crate) struct Args {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum QualityArg {
-    /// Seconds on two cores.
+    /// Takes seconds on two cores.
     Draft,
     /// The default.
     Standard,
     /// More samples and iterations.
     Best,
-    /// One row for each of them.
+    /// One row per quality.
     All,
 }
 
 impl QualityArg {
-    /// The words of `kiln bake --quality`.
+    /// The values of `kiln bake --quality`.
     pub(crate) fn names(self) -> &'static [&'static str] {
         match self {
             Self::Draft => &["draft"],
             Self::Standard => &["standard"],
             Self::Best => &["best"],
             Self::All => &["draft", "standard", "best"],
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum BlendArg {
-    /// In linear light.
-    Linear,
-    /// In encoded colours.
-    Srgb,
-}
-
-impl Args {
-    /// The word of `kiln bake --blend` for a set.
-    pub(crate) fn blend(&self, set: &Set) -> &'static str {
-        match self.blend {
-            Some(BlendArg::Linear) => "linear",
-            Some(BlendArg::Srgb) => "srgb",
-            None => set.blend,
         }
     }
 }

@@ -25,7 +25,7 @@ use crate::{BenchError, at, machine};
 use input::{Input, Sizes};
 use measure::Measured;
 
-/// What may be varied.
+/// What can be varied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Axis {

@@ -18,23 +18,12 @@
 )]
 
 mod args;
-
 mod gpu;
-
-mod set;
-
-mod merge;
-
 mod job;
-
-mod glb;
-
-mod memory;
-
 mod machine;
-
-mod row;
-
+mod memory;
+mod merge;
+mod set;
 mod table;
 
 use std::error::Error;
@@ -47,8 +36,8 @@ use serde_json::{Value, json};
 
 use crate::args::Args;
 use crate::job::{Finished, Job};
-use crate::row::Row;
 use crate::set::{Set, SetError};
+use crate::table::Row;
 
 /// What prevents the whole benchmark. A failure of one set becomes a row of the table instead.
 #[derive(Debug, thiserror::Error)]
@@ -101,7 +90,6 @@ fn run(args: &Args) -> Result<bool, BenchError> {
                 kiln: &kiln,
                 set,
                 quality,
-                blend: args.blend(set),
                 keep_uvs: args.keep_uvs,
                 more: &args.kiln,
                 keep: args.keep.as_deref(),
@@ -110,17 +98,14 @@ fn run(args: &Args) -> Result<bool, BenchError> {
             eprintln!("[{number}/{}] {}", sets.len() * qualities.len(), job.name());
             let finished = job.run();
             let row = Row::new(&job, &finished, qualities.len() > 1);
-            eprintln!("       {}", row.in_short());
+            eprintln!("       {}", row.in_short);
             entries.push(entry(&job, &finished));
             rows.push(row);
             // After each set, so that an interrupted benchmark keeps its results.
             write_json(&args.json, args, &facts, &entries)?;
         }
     }
-    print!(
-        "{}",
-        table::render(&rows, args.markdown, &machine::line(&facts))
-    );
+    print!("{}", table::render(&rows, &machine::line(&facts)));
     eprintln!("everything else: {}", args.json.display());
     Ok(rows.iter().all(Row::succeeded))
 }
@@ -159,7 +144,7 @@ fn entry(job: &Job<'_>, finished: &Finished) -> Value {
     json!({
         "set": job.set.name,
         "quality": job.quality,
-        "blend": job.blend,
+        "blend": job.set.blend,
         "keep_uvs": job.keep_uvs,
         "wall_s": finished.wall.as_secs_f64(),
         "wall_without_measure_s": finished.wall_without_measure(),

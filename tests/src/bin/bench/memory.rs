@@ -9,6 +9,8 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
+use kiln_tests::kib_of;
+
 /// Time between two samples.
 pub(crate) const INTERVAL: Duration = Duration::from_millis(50);
 
@@ -50,9 +52,9 @@ impl Sampler {
         let kiln = self.kiln;
         // A pid whose process is not a child of kiln has been reused.
         self.workers
-            .retain(|&pid| status(pid).is_some_and(|status| status.parent == kiln));
+            .retain(|&pid| number(pid, "PPid") == Some(kiln.into()));
         for &pid in self.workers.iter().chain([&kiln]) {
-            total += status(pid).map_or(0, |status| status.resident_kib);
+            total += number(pid, "VmRSS").unwrap_or(0);
             collect_blobs(pid, &mut blobs);
         }
         total += blobs.values().sum::<u64>();
@@ -60,25 +62,9 @@ impl Sampler {
     }
 }
 
-struct Status {
-    parent: u32,
-    resident_kib: u64,
-}
-
-/// `None` once the process has ended, even before its parent has waited for it.
-fn status(pid: u32) -> Option<Status> {
-    parse(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?)
-}
-
-fn parse(text: &str) -> Option<Status> {
-    let field = |name: &str| {
-        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
-        line.split_whitespace().next()?.parse::<u64>().ok()
-    };
-    Some(Status {
-        parent: u32::try_from(field("PPid:")?).ok()?,
-        resident_kib: field("VmRSS:")?,
-    })
+/// None once the process has ended: memory even before its parent has waited for it.
+fn number(pid: u32, name: &str) -> Option<u64> {
+    kib_of(i32::try_from(pid).ok()?, name)
 }
 
 /// Adds the pages of the memory files that the process holds, in KiB by inode. A process that ends meanwhile has none.
@@ -104,14 +90,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_are_read_and_a_zombie_has_none() {
-        let text = "Name:\tVmRSS: 1\nPPid:\t12\nVmHWM:\t  900 kB\nVmRSS:\t  800 kB\n";
-        let status = parse(text).expect("readable");
-        assert_eq!((status.parent, status.resident_kib), (12, 800));
-        assert!(parse("Name:\tx\nState:\tZ (zombie)\nPPid:\t12\n").is_none());
-    }
-
-    #[test]
     fn blobs_count_once_and_only_as_far_as_they_are_written() {
         let pid = std::process::id();
         let of_file = |ino: u64| {
@@ -129,7 +107,7 @@ mod tests {
         // A pid that is not a child of this process.
         sampler.worker(1);
         // Read before the sample: other tests allocate, too.
-        let resident = status(pid).expect("it lives").resident_kib;
+        let resident = number(pid, "VmRSS").expect("it lives");
         sampler.sample();
         assert!(sampler.workers.is_empty());
         assert!(sampler.peak_kib() >= 2048 + resident / 2);

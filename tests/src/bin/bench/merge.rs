@@ -35,7 +35,6 @@ const FILE: [&str; 6] = [
     "applied_scale",
 ];
 
-/// See the head of this file.
 pub(crate) fn merge(fit: Value, test: Value) -> Result<Value, MergeError> {
     let (mut top, mut frames) = take_apart(fit, "transforms.json")?;
     let (_, test_frames) = take_apart(test, "transforms_test.json")?;

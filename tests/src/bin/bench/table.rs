@@ -1,231 +1,236 @@
-//! Renders rows as aligned text with one row per set, or as two tables of Markdown.
+//! Rows of finished jobs as Markdown: a table of quality and one of cost.
 
-use crate::row::{COLUMNS, Cell, LEGEND, Part, Row};
+use proto::message::{Phase, PhaseTime, UnwrapMethod};
 
-/// The whole text, with a legend and the machine of the measurement.
-pub(crate) fn render(rows: &[Row], markdown: bool, machine: &str) -> String {
-    let shown: Vec<usize> = (0..COLUMNS.len())
-        .filter(|&column| rows.iter().any(|row| cell(row, column).is_some()))
-        .collect();
-    let body = if markdown {
-        markdown_tables(rows, &shown)
-    } else {
-        text_table(rows, &shown)
-    };
-    format!("{body}\n{LEGEND}\n{}\n", measured_on(rows, machine))
+use crate::chain;
+use crate::job::{Finished, Job, Report, seconds};
+
+/// The text of a cell; `None` if there is nothing to show.
+type Cell = Option<String>;
+
+/// A heading, and a row's cell beneath it. A column that is empty in every row is left out.
+type Column = (&'static str, fn(&Report, &Finished) -> Cell);
+
+const QUALITY: [Column; 10] = [
+    ("PSNR dB held-out", |report, _| {
+        decibel(report.encode.holdout_psnr_db)
+    }),
+    ("worst", |report, _| decibel(worst(report))),
+    ("fit", |report, _| decibel(Some(report.bake.train_psnr_db))),
+    ("seams 1/255", |report, _| {
+        fixed(Some(f64::from(report.bake.seam_residual) * 255.0), 2)
+    }),
+    ("faces", |report, _| {
+        Some(report.prepare.triangles.to_string())
+    }),
+    ("views fit", |report, _| {
+        Some(report.prepare.views.to_string())
+    }),
+    ("out", |report, _| {
+        Some(report.prepare.holdout_views.to_string())
+    }),
+    ("atlas by", |report, _| {
+        Some(method(report.prepare.unwrap).to_owned())
+    }),
+    ("charts", |report, _| {
+        Some(report.prepare.charts.to_string())
+    }),
+    ("used", |report, _| {
+        Some(format!("{:.0} %", report.prepare.atlas_utilisation * 100.0))
+    }),
+];
+
+const COST: [Column; 18] = [
+    ("prepare s mesh", |report, _| {
+        phases(&report.prepare.times, &[Phase::LoadMesh, Phase::Clean])
+    }),
+    ("simplify", |report, _| {
+        phases(&report.prepare.times, &[Phase::Simplify])
+    }),
+    ("unwrap", |report, _| {
+        phases(&report.prepare.times, &[Phase::Unwrap])
+    }),
+    ("views", |report, _| {
+        phases(&report.prepare.times, &[Phase::DecodeViews])
+    }),
+    // The processor opens at once; a driver takes time.
+    ("bake s open", |report, _| {
+        phases(&report.bake.times, &[Phase::OpenDevice]).filter(|text| text != "0.0")
+    }),
+    ("raster", |report, _| {
+        phases(&report.bake.times, &[Phase::Raster])
+    }),
+    ("refine", |report, _| {
+        phases(&report.bake.times, &[Phase::Refine])
+    }),
+    ("init", |report, _| {
+        phases(&report.bake.times, &[Phase::Init])
+    }),
+    ("fit", |report, _| phases(&report.bake.times, &[Phase::Fit])),
+    ("gutter", |report, _| {
+        phases(&report.bake.times, &[Phase::Gutter])
+    }),
+    ("encode s files", |report, _| {
+        phases(&report.encode.times, &[Phase::Png, Phase::Glb])
+    }),
+    ("measure", |report, _| {
+        phases(&report.encode.times, &[Phase::Measure])
+    }),
+    ("job s wall", |_, finished| {
+        fixed(finished.wall_without_measure(), 1)
+    }),
+    ("peak MiB prepare", |report, _| {
+        mib(report.prepare.peak_rss_kib)
+    }),
+    ("bake", |report, _| mib(report.bake.peak_rss_kib)),
+    ("encode", |report, _| mib(report.encode.peak_rss_kib)),
+    ("all", |_, finished| mib(finished.peak_kib)),
+    ("GPU", |report, _| {
+        mib(report.bake.peak_vram_kib).filter(|_| report.bake.peak_vram_kib > 0)
+    }),
+];
+
+/// Explanations below the tables.
+const LEGEND: &str = "\
+PSNR in sRGB: mean and worst of the views that the fit did not see, rendered with 8×8 samples a pixel, and of the fit's own
+pixels. Seams: mean difference across chart borders. Stages overlap where roles do, and views are decoded while the mesh is unwrapped. Wall: whole job, less measuring.
+Peak of a role: its own memory; of all: everything resident at one moment, shared tables counted once.";
+
+/// A row of the tables.
+#[derive(Debug)]
+pub(crate) struct Row {
+    name: String,
+    /// Cells of quality and of cost, or why there are none.
+    cells: Result<[Vec<Cell>; 2], String>,
+    device: Option<String>,
+    /// A line for the progress output.
+    pub(crate) in_short: String,
 }
 
-/// Usually there is one device for all rows: `--device` applies to all, and `auto` finds the same each time.
-fn measured_on(rows: &[Row], machine: &str) -> String {
+impl Row {
+    /// `several`: other rows show the same set with other qualities.
+    pub(crate) fn new(job: &Job<'_>, finished: &Finished, several: bool) -> Self {
+        let mut name = job.set.name.clone();
+        if several {
+            name.push_str(&format!(", {}", job.quality));
+        }
+        if job.set.blend == "srgb" {
+            name.push_str(" (srgb)");
+        }
+        let (cells, in_short) = match &finished.outcome {
+            Ok(report) => {
+                let of = |columns: &[Column]| {
+                    columns
+                        .iter()
+                        .map(|(_, cell)| cell(report, finished))
+                        .collect()
+                };
+                let in_short = format!(
+                    "{} dB held out, {} s, {} MiB",
+                    decibel(report.encode.holdout_psnr_db).unwrap_or_default(),
+                    fixed(finished.wall_without_measure(), 1).unwrap_or_default(),
+                    mib(finished.peak_kib).unwrap_or_default()
+                );
+                (Ok([of(&QUALITY), of(&COST)]), in_short)
+            }
+            Err(error) => (Err(chain(error)), chain(error)),
+        };
+        let device = finished
+            .outcome
+            .as_ref()
+            .ok()
+            .map(|report| report.device.name.clone());
+        Self {
+            name,
+            cells,
+            device,
+            in_short,
+        }
+    }
+
+    pub(crate) fn succeeded(&self) -> bool {
+        self.cells.is_ok()
+    }
+}
+
+/// Both tables, with a legend and the machine of the measurement.
+pub(crate) fn render(rows: &[Row], machine: &str) -> String {
     let mut devices: Vec<&str> = rows
         .iter()
         .filter_map(|row| row.device.as_deref())
         .collect();
     devices.sort_unstable();
     devices.dedup();
-    match devices.len() {
-        0 => format!("{machine}."),
-        _ => format!("Baked on {}. {machine}.", devices.join(" and ")),
-    }
-}
-
-fn cell(row: &Row, column: usize) -> &Cell {
-    row.cells
-        .as_ref()
-        .ok()
-        .and_then(|cells| cells.get(column))
-        .unwrap_or(&None)
-}
-
-fn text(row: &Row, column: usize) -> &str {
-    cell(row, column).as_deref().unwrap_or("-")
-}
-
-/// Whether the column holds words, which are aligned left; numbers are aligned right.
-fn is_word(column: usize) -> bool {
-    COLUMNS[column].name == "by"
-}
-
-fn padded(text: &str, width: usize, left: bool) -> String {
-    if left {
-        format!("{text:<width$}")
-    } else {
-        format!("{text:>width$}")
-    }
-}
-
-fn text_table(rows: &[Row], shown: &[usize]) -> String {
-    let widest = |texts: &mut dyn Iterator<Item = &str>| {
-        texts.map(|text| text.chars().count()).max().unwrap_or(0)
+    let baked = match devices.as_slice() {
+        [] => String::new(),
+        devices => format!("Baked on {}. ", devices.join(" and ")),
     };
-    let name_width = widest(&mut rows.iter().map(|row| row.name.as_str()).chain(["set"]));
-    let mut groups: Vec<Vec<usize>> = Vec::new();
-    for &column in shown {
-        match groups.last_mut() {
-            Some(group) if COLUMNS[group[0]].group == COLUMNS[column].group => group.push(column),
-            _ => groups.push(vec![column]),
+    let tables = [table(rows, 0, &QUALITY), table(rows, 1, &COST)].join("\n");
+    format!("{tables}\n{LEGEND}\n{baked}{machine}.\n")
+}
+
+fn table(rows: &[Row], which: usize, columns: &[Column]) -> String {
+    let cell = |row: &Row, column: usize| {
+        row.cells
+            .as_ref()
+            .ok()
+            .and_then(|cells| cells[which][column].clone())
+    };
+    let shown = |column: &usize| rows.iter().any(|row| cell(row, *column).is_some());
+    let shown: Vec<usize> = (0..columns.len()).filter(shown).collect();
+    let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
+    let mut out = line(
+        ["set".to_owned()]
+            .into_iter()
+            .chain(shown.iter().map(|&column| columns[column].0.to_owned()))
+            .collect(),
+    );
+    out.push_str(&format!("|---|{}\n", "--:|".repeat(shown.len())));
+    for row in rows {
+        let mut cells = vec![row.name.clone()];
+        match &row.cells {
+            Ok(_) => cells.extend(
+                shown
+                    .iter()
+                    .map(|&column| cell(row, column).unwrap_or_else(|| "-".to_owned())),
+            ),
+            // A bar in the message would end the cell.
+            Err(message) => cells.push(format!("failed: {}", message.replace('|', "\\|"))),
         }
+        out.push_str(&line(cells));
     }
-    let mut lines = [" ".repeat(name_width), padded("set", name_width, true)].to_vec();
-    lines.extend(rows.iter().map(|row| match &row.cells {
-        Ok(_) => padded(&row.name, name_width, true),
-        Err(message) => format!(
-            "{}   failed: {message}",
-            padded(&row.name, name_width, true)
-        ),
-    }));
-    for group in groups {
-        let good = || rows.iter().filter(|row| row.succeeded());
-        let mut widths: Vec<usize> = group
-            .iter()
-            .map(|&column| {
-                widest(
-                    &mut good()
-                        .map(|row| text(row, column))
-                        .chain([COLUMNS[column].name]),
-                )
-            })
-            .collect();
-        let title = COLUMNS[group[0]].group;
-        let room = widths.iter().sum::<usize>() + 2 * (widths.len() - 1);
-        let needed = title.chars().count().saturating_sub(room);
-        widths[0] += needed;
-        let rule = "─".repeat((room + needed - title.chars().count()).saturating_sub(1));
-        let rule = if rule.is_empty() {
-            rule
-        } else {
-            format!(" {rule}")
-        };
-        lines[0].push_str(&format!(
-            "   {}",
-            padded(&format!("{title}{rule}"), room + needed, true)
-        ));
-        let mut append = |line: usize, texts: &[&str]| {
-            let cells: Vec<String> = group
-                .iter()
-                .zip(texts)
-                .zip(&widths)
-                .map(|((&column, text), &width)| padded(text, width, is_word(column)))
-                .collect();
-            lines[line].push_str(&format!("   {}", cells.join("  ")));
-        };
-        let names: Vec<&str> = group.iter().map(|&column| COLUMNS[column].name).collect();
-        append(1, &names);
-        for (number, row) in rows.iter().enumerate().filter(|(_, row)| row.succeeded()) {
-            let texts: Vec<&str> = group.iter().map(|&column| text(row, column)).collect();
-            append(number + 2, &texts);
-        }
-    }
-    lines
+    out
+}
+
+fn fixed(value: Option<f64>, digits: usize) -> Cell {
+    value.map(|value| format!("{value:.digits$}"))
+}
+
+fn decibel(value: Option<f32>) -> Cell {
+    fixed(value.map(f64::from), 2)
+}
+
+fn phases(times: &[PhaseTime], phases: &[Phase]) -> Cell {
+    fixed(seconds(times, phases), 1)
+}
+
+fn mib(kib: u64) -> Cell {
+    Some(kib.div_ceil(1024).to_string())
+}
+
+fn worst(report: &Report) -> Option<f32> {
+    let scores = report
+        .encode
+        .holdout
         .iter()
-        .map(|line| format!("{}\n", line.trim_end()))
-        .collect()
+        .filter(|score| score.pixels > 0);
+    scores.map(|score| score.psnr_db).reduce(f32::min)
 }
 
-fn markdown_tables(rows: &[Row], shown: &[usize]) -> String {
-    let table = |part: Part| {
-        let columns: Vec<usize> = shown
-            .iter()
-            .copied()
-            .filter(|&column| COLUMNS[column].part == part)
-            .collect();
-        let mut out = String::from("| set |");
-        for &column in &columns {
-            let (group, name) = (COLUMNS[column].group, COLUMNS[column].name);
-            out.push_str(&format!(" {} |", format!("{group} {name}").trim_end()));
-        }
-        out.push_str("\n|---|");
-        for &column in &columns {
-            out.push_str(if is_word(column) { "---|" } else { "--:|" });
-        }
-        out.push('\n');
-        for row in rows {
-            out.push_str(&format!("| {} |", row.name));
-            match &row.cells {
-                Ok(_) => {
-                    for &column in &columns {
-                        out.push_str(&format!(" {} |", text(row, column)));
-                    }
-                }
-                // A bar in the message would end the cell.
-                Err(message) => {
-                    out.push_str(&format!(" failed: {} |", message.replace('|', "\\|")));
-                    out.push_str(&" |".repeat(columns.len().saturating_sub(1)));
-                }
-            }
-            out.push('\n');
-        }
-        out
-    };
-    format!("{}\n{}", table(Part::Quality), table(Part::Cost))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn rows() -> Vec<Row> {
-        let row = |name: &str, scale: usize| {
-            let cells = COLUMNS.iter().enumerate().map(|(place, column)| {
-                let filled = column.name != "simplify" && column.name != "GPU";
-                filled.then(|| (place * scale).to_string())
-            });
-            Row {
-                name: name.to_owned(),
-                cells: Ok(cells.collect()),
-                device: Some("a card".to_owned()),
-            }
-        };
-        let failed = Row {
-            name: "größer".to_owned(),
-            cells: Err("no such file | or so".to_owned()),
-            device: None,
-        };
-        vec![row("a", 1), failed, row("b (srgb)", 1_000)]
-    }
-
-    #[test]
-    fn numbers_end_and_words_begin_beneath_their_heading() {
-        let all = render(&rows(), false, "2 cores");
-        let lines: Vec<Vec<char>> = all.lines().map(|line| line.chars().collect()).collect();
-        let column = |line: usize, text: &str| {
-            let line: String = lines[line].iter().collect();
-            let byte = line
-                .find(text)
-                .unwrap_or_else(|| panic!("{text} in {line}"));
-            line[..byte].chars().count()
-        };
-        assert_eq!(
-            column(1, "worst") + "worst".len(),
-            column(4, " 1000 ") + " 1000".len()
-        );
-        assert_eq!(
-            column(1, "worst") + "worst".len(),
-            column(2, " 1 ") + " 1".len()
-        );
-        assert_eq!(column(1, "by"), column(4, "7000"));
-        assert_eq!(column(0, "peak MiB"), column(1, "prepare"));
-        assert!(all.contains("größer     failed: no such file"), "{all}");
-        assert!(
-            !all.contains("simplify") && !all.contains("GPU"),
-            "columns without anything are left out: {all}"
-        );
-        assert!(lines.iter().all(|line| line.last() != Some(&' ')));
-    }
-
-    #[test]
-    fn markdown_has_as_many_cells_in_every_line_of_a_table() {
-        let all = render(&rows(), true, "2 cores");
-        let tables: Vec<&str> = all.split("\n\n").take(2).collect();
-        for table in tables {
-            let bars: Vec<usize> = table
-                .lines()
-                .map(|line| line.replace("\\|", "").matches('|').count())
-                .collect();
-            assert_eq!(bars.len(), 5, "{table}");
-            assert!(bars.iter().all(|&count| count == bars[0]), "{table}");
-        }
-        assert!(all.contains("| PSNR dB held-out |") && all.contains("| peak MiB all |"));
-        assert!(all.ends_with("Baked on a card. 2 cores.\n"), "{all}");
+fn method(unwrap: UnwrapMethod) -> &'static str {
+    match unwrap {
+        UnwrapMethod::Uvunwrap => "uvunwrap",
+        UnwrapMethod::Fallback => "fallback",
+        UnwrapMethod::Kept => "kept",
     }
 }

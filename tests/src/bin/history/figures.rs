@@ -1,4 +1,4 @@
-//! A history → figures: how many faults of which kind, and how long each took to be noticed and mended.
+//! Computes figures from a history: faults by kind, and times to detection and recovery.
 
 use std::collections::BTreeMap;
 
@@ -10,13 +10,13 @@ type Process = (String, String, u64);
 
 #[derive(Default)]
 struct Times {
-    /// A death that came at a known moment → told.
+    /// From a death at a known moment to its report.
     noticed: Vec<u64>,
-    /// A stall that began at a known moment → killed.
+    /// From the start of a stall at a known moment to the kill.
     stalled: Vec<u64>,
-    /// Told to be killed for a stall → gone.
+    /// From the report of a kill for a stall to the process's end.
     killed: Vec<u64>,
-    /// A death told → the next process of the role has its job.
+    /// From a reported death to the moment when the role's next process has its job.
     mended: Vec<u64>,
 }
 
@@ -46,7 +46,7 @@ pub(crate) fn print(lines: &[Line]) {
         match line {
             Line::Round { .. } => supervisors += 1,
             Line::Accepted { .. } => jobs += 1,
-            // Taken first: a worker's own account is read after its supervisor's end.
+            // Taken first: a worker's own account is read after its supervisor has ended.
             Line::Fault { .. } => {}
             Line::Told { job, event } => {
                 let key = key(job, event);

@@ -1,7 +1,7 @@
-//! Reads the history that a torture wrote, and says which promise was broken: a program of its own, so that the one that
-//! injects faults is not the one that forgives them.
+//! Reads a history written by `torture` and reports each broken guarantee. A separate program, so that the injector of
+//! faults does not judge them.
 //!
-//! `history FILE` prints the figures and exits with 1 if any promise was broken, each told on one line.
+//! `history FILE` prints the figures and one line per broken guarantee; if there is any, it exits with 1.
 
 #![expect(
     clippy::print_stdout,

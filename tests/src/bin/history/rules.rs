@@ -1,18 +1,18 @@
-//! A history → the promises that were broken in it.
+//! Checks a history for broken guarantees.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use kiln_tests::history::{Expect, Line};
 use serde_json::Value;
 
-/// No role is started more often.
+/// Most starts of a role.
 const MAX_STARTS: u64 = 4;
-/// A job that crashes is not given more chances than this.
+/// Most crashes of a job before it must end.
 const MAX_CRASHES: usize = 2;
-/// After the supervisor's end.
+/// Time after the supervisor's end within which its workers must be gone.
 const WORKERS_GONE_US: u64 = 30_000_000;
 
-/// What is known of a job.
+/// The known state of a job.
 #[derive(Default)]
 struct Job<'a> {
     expect: Option<Expect>,
@@ -20,13 +20,13 @@ struct Job<'a> {
     starts: BTreeMap<String, u64>,
     terminal: Vec<&'a Value>,
     digest: Option<&'a str>,
-    /// Its supervisor was killed by the torture.
+    /// The torture killed its supervisor.
     orphaned: bool,
-    /// A worker of it opened an adapter.
+    /// One of its workers opened an adapter.
     opened: bool,
 }
 
-/// Every broken promise, one line each.
+/// Every broken guarantee, one line each.
 pub(crate) fn broken(lines: &[Line]) -> Vec<String> {
     let mut broken = Vec::new();
     let mut jobs: BTreeMap<&str, Job<'_>> = BTreeMap::new();
@@ -142,7 +142,7 @@ fn ended(name: &str, job: &Job<'_>, broken: &mut Vec<String>) {
     }
 }
 
-/// A failure says everything that a person needs.
+/// Checks that a failure reports everything that a person needs.
 fn evidence(job: &Job<'_>, error: &Value, say: &mut impl FnMut(String)) {
     let text = |key: &str| error[key].as_str().unwrap_or_default();
     for key in ["code", "class", "message"] {
@@ -316,116 +316,125 @@ mod tests {
         assert_eq!(broken(&failed()), Vec::<String>::new());
     }
 
-    /// Each promise, broken once.
+    /// Each promise, broken once: a line in another's place, and the words of what is said of it.
     #[test]
     fn every_broken_promise_is_seen() {
-        let seen = |lines: &[Line], words: &str| {
-            let told = broken(lines);
-            assert!(
-                told.iter().any(|line| line.contains(words)),
-                "{words}: {told:?}"
-            );
-        };
-        let with = |mut lines: Vec<Line>, place: usize, line: Line| {
-            lines[place] = line;
-            lines
-        };
-        let without = |mut lines: Vec<Line>, place: usize| {
-            lines.remove(place);
-            lines
-        };
-        seen(&without(done(), 2), "never heard of again");
-        seen(&with(done(), 4, output(Some("wrong"))), "its output is");
-        seen(&with(done(), 4, output(None)), "there is no output");
-        seen(
-            &with(done(), 1, accepted(Expect::Failed)),
-            "should have failed",
-        );
-        seen(
-            &with(failed(), 1, accepted(Expect::Done)),
-            "should have been done",
-        );
-        seen(
-            &with(failed(), 4, output(Some("right"))),
-            "told as failed, and there is an output",
-        );
-        seen(&with(failed(), 3, end(0)), "exits with 0, and a job failed");
-        seen(&with(done(), 3, end(1)), "no job failed");
-        let mut twice = done();
-        twice.insert(3, terminal(json!({"event": "done"})));
-        seen(&twice, "it ended 2 times");
-        for (key, words) in [
-            ("code", "has no code"),
-            ("phase", "has no phase"),
-            ("signal", "neither signal nor exit"),
-            ("log_tail", "no last lines"),
-            ("attempts", "lists no attempts"),
-        ] {
-            let mut error = failure();
-            error[key] = Value::Null;
-            seen(&with(failed(), 2, terminal(error)), words);
-        }
-        let mut error = failure();
-        error["message"] = "unknown".into();
-        seen(&with(failed(), 2, terminal(error)), "something unknown");
-        let mut error = failure();
-        error["attempts"] = json!(vec![json!({"role": "bake", "class": "ambiguous"}); 3]);
-        seen(&with(failed(), 2, terminal(error)), "it crashed 3 times");
         let started = |attempt: u64| Line::Told {
             job: "a".into(),
             event: json!({"event": "started", "role": "bake", "attempt": attempt}),
         };
-        let mut often = vec![round(), accepted(Expect::Done)];
-        often.extend((1..=5).map(started));
-        often.extend(done().split_off(2));
-        seen(&often, "was started 5 times");
-        let mut late = done();
-        late.insert(3, started(1));
-        seen(&late, "something happened after its end");
-    }
-
-    #[test]
-    fn what_a_supervisor_leaves_is_seen() {
-        let Line::Ended { holds, .. } = end(0) else {
-            unreachable!()
+        let without = |key: &str, value: Value| {
+            let mut error = failure();
+            error[key] = value;
+            terminal(error)
         };
-        let mut leaking = holds.clone();
-        leaking[1]["open_fds"] = 10.into();
-        let ended =
-            |workers_left, workers_gone_us, signal: Option<i32>, holds: Vec<Value>| Line::Ended {
+        let crash = json!({"role": "bake", "class": "ambiguous"});
+        let ended = |workers_left, workers_gone_us, signal: Option<i32>, count, more: u64| {
+            let Line::Ended { mut holds, .. } = end(0) else {
+                unreachable!()
+            };
+            holds[1]["open_fds"] = (9 + more).into();
+            holds.truncate(count);
+            Line::Ended {
                 exit: signal.map_or(Some(0), |_| None),
                 signal,
                 killed: false,
                 workers_left,
                 workers_gone_us,
                 holds,
-            };
-        for (line, words) in [
-            (ended(1, 10, None, holds.clone()), "1 workers are left"),
+            }
+        };
+        for (mut lines, place, line, words) in [
+            (done(), 4, output(Some("wrong")), "its output is"),
+            (done(), 4, output(None), "there is no output"),
+            (done(), 1, accepted(Expect::Failed), "should have failed"),
+            (failed(), 1, accepted(Expect::Done), "should have been done"),
             (
-                ended(0, WORKERS_GONE_US + 1, None, holds.clone()),
+                failed(),
+                4,
+                output(Some("right")),
+                "told as failed, and there is an output",
+            ),
+            (failed(), 3, end(0), "exits with 0, and a job failed"),
+            (done(), 3, end(1), "no job failed"),
+            (failed(), 2, without("code", Value::Null), "has no code"),
+            (failed(), 2, without("phase", Value::Null), "has no phase"),
+            (
+                failed(),
+                2,
+                without("signal", Value::Null),
+                "neither signal nor exit",
+            ),
+            (
+                failed(),
+                2,
+                without("log_tail", Value::Null),
+                "no last lines",
+            ),
+            (
+                failed(),
+                2,
+                without("attempts", Value::Null),
+                "lists no attempts",
+            ),
+            (
+                failed(),
+                2,
+                without("message", "unknown".into()),
+                "something unknown",
+            ),
+            (
+                failed(),
+                2,
+                without("attempts", json!(vec![crash; 3])),
+                "it crashed 3 times",
+            ),
+            (done(), 2, started(1), "never heard of again"),
+            (done(), 3, ended(1, 10, None, 2, 0), "1 workers are left"),
+            (
+                done(),
+                3,
+                ended(0, WORKERS_GONE_US + 1, None, 2, 0),
                 "the last worker went",
             ),
             (
-                ended(0, 10, Some(11), holds.clone()),
+                done(),
+                3,
+                ended(0, 10, Some(11), 2, 0),
                 "it died by signal 11",
             ),
             (
-                ended(0, 10, None, leaking),
+                done(),
+                3,
+                ended(0, 10, None, 2, 1),
                 "it holds 10 open_fds and held 9",
             ),
             (
-                ended(0, 10, None, Vec::new()),
+                done(),
+                3,
+                ended(0, 10, None, 0, 0),
                 "it told 0 times what it holds",
             ),
         ] {
-            let mut lines = done();
-            lines[3] = line;
-            let told = broken(&lines);
-            assert!(
-                told.iter().any(|line| line.contains(words)),
-                "{words}: {told:?}"
-            );
+            lines[place] = line;
+            seen(&lines, words);
         }
+        let with = |more: Vec<Line>| {
+            let mut lines = done();
+            lines.splice(3..3, more);
+            lines
+        };
+        seen(
+            &with(vec![terminal(json!({"event": "done"}))]),
+            "it ended 2 times",
+        );
+        seen(&with(vec![started(1)]), "something happened after its end");
+        seen(&with((1..=5).map(started).collect()), "was started 5 times");
+    }
+
+    fn seen(lines: &[Line], words: &str) {
+        let told = broken(lines);
+        let right = told.iter().any(|line| line.contains(words));
+        assert!(right, "{words}: {told:?}");
     }
 }

@@ -15,9 +15,9 @@ use supervisor::store::{
     Accepted, Artifact, Clock, Digest, End, JobId, Limits, NewJob, Outcome, Store, StoreError,
 };
 
-/// Jobs at the same time.
+/// Concurrent jobs.
 const TASKS: usize = 4;
-/// A time after which uploads that no job uses have expired, and jobs have not.
+/// A time after which unused uploads have expired, and jobs have not.
 const LATER_MS: i64 = 2 * 60 * 60 * 1000;
 
 fn main() -> ExitCode {
@@ -61,7 +61,7 @@ fn main() -> ExitCode {
         for (number, share) in shares.into_iter().enumerate() {
             tasks.spawn(serve(store.clone(), number, share));
         }
-        // Until the process is killed, or one of them fails.
+        // Runs until the process is killed or a task fails.
         match tasks.join_next().await {
             Some(Ok(error)) => say(&format!("error serve {error}")),
             other => panic!("{other:?}"),
@@ -70,7 +70,7 @@ fn main() -> ExitCode {
     ExitCode::from(74)
 }
 
-/// One line by one call, so that none is ever half.
+/// Prints a line with one call, so that it is never partial.
 fn say(line: &str) {
     let line = format!("{line}\n");
     if let Err(error) = io::stdout().write_all(line.as_bytes()) {
@@ -78,7 +78,7 @@ fn say(line: &str) {
     }
 }
 
-/// Finishes the waiting jobs, then adds more and more; ends only with an error.
+/// Finishes the waiting jobs, then adds more; ends only with an error.
 async fn serve(store: Store, number: usize, share: Vec<JobId>) -> StoreError {
     for id in share {
         if let Err(error) = carry_out(&store, id).await {
@@ -89,7 +89,7 @@ async fn serve(store: Store, number: usize, share: Vec<JobId>) -> StoreError {
         let key = format!("{}-{number}-{round}", std::process::id());
         let all = async {
             let id = accept(&store, &key).await?;
-            // Nothing is due, whatever the wall clock says.
+            // Nothing has expired, whatever the wall clock says.
             store.expire().await?;
             // One in three waits for the next process.
             if round % 3 != 0 {
@@ -137,7 +137,7 @@ async fn accept(store: &Store, key: &str) -> Result<JobId, StoreError> {
 async fn carry_out(store: &Store, id: JobId) -> Result<(), StoreError> {
     let job = store.begin(id).await?;
     let input = match store.materialise(id).await {
-        // As a client does that is told so.
+        // As a client does after this error.
         Err(StoreError::MissingBlobs(_)) => {
             send_mesh(store, &job.key).await?;
             store.materialise(id).await?
@@ -147,7 +147,7 @@ async fn carry_out(store: &Store, id: JobId) -> Result<(), StoreError> {
     let mesh = std::fs::read(input.join("mesh/mesh.glb")).map_err(|error| lost(&error))?;
     let folder = store.job_folder(id).await?;
     let bytes = [b"glTF of ".as_slice(), &mesh].concat();
-    // In the way in which the supervisor puts results in place.
+    // As the supervisor commits results.
     let written = Target::check(&folder.join("model.glb"))
         .and_then(|target| target.stage(&mut bytes.as_slice()))
         .and_then(|staged| staged.commit());
@@ -176,7 +176,7 @@ fn lost(why: &impl ToString) -> StoreError {
     }
 }
 
-/// Everything once, in order; what fails is told, and the next thing is tried.
+/// Does everything once, in order. Prints errors and continues.
 async fn script(store: Store, clock: &Clock) {
     let told = |step: &str, result: Result<(), StoreError>| {
         if let Err(error) = result {
@@ -202,7 +202,7 @@ async fn script(store: Store, clock: &Clock) {
     }
     clock.pass(LATER_MS);
     told("expire", store.expire().await.map(|_gone| ()));
-    // Where everything fails on and on, this does too; where one call failed, the store is well again.
+    // If everything keeps failing, this fails, too; if one call failed, the store has recovered.
     let mut last = store.probe().await;
     if last.is_err() {
         told("probe", last);

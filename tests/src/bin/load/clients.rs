@@ -10,15 +10,15 @@ use kiln_tests::Bench;
 use kiln_tests::fault::Plan;
 use kiln_tests::sidecar::{Sidecar, by_path};
 
-use crate::{Found, id, percentiles};
+use crate::{Found, percentiles};
 
 /// Fewer than there are clients.
 const QUEUE: &str = "32";
 /// The server says 5 s, which suits a busy hour; these jobs take milliseconds.
 const PAUSE: Duration = Duration::from_millis(20);
 
-pub(crate) fn measure(saboteur: &str, clients: usize, jobs: usize) -> Found {
-    let bench = Bench::new(saboteur, &Plan::healthy());
+pub(crate) fn measure(clients: usize, jobs: usize) -> Found {
+    let bench = Bench::new(&Plan::healthy());
     let sidecar = Sidecar::start(&bench, &["--parallel", "4", "--queue-jobs", QUEUE]);
     let spec = by_path(&bench.path(""));
     let refused = Mutex::new(BTreeMap::<String, usize>::new());
@@ -40,7 +40,7 @@ pub(crate) fn measure(saboteur: &str, clients: usize, jobs: usize) -> Found {
                     // A shorter wait than the server's `Retry-After`.
                     thread::sleep(PAUSE);
                 };
-                let job = sidecar.finished(&id(&accepted));
+                let job = sidecar.finished(&accepted.id());
                 done += usize::from(job["state"] == "succeeded");
                 times.push(began.elapsed());
             }

@@ -7,13 +7,13 @@ use kiln_tests::sidecar::{Sidecar, by_path};
 use kiln_tests::{Bench, wait_all_gone};
 use nix::sys::signal::Signal;
 
-use crate::{Found, id};
+use crate::Found;
 
 /// Jobs in each life of the sidecar.
 const JOBS: usize = 3;
 
-pub(crate) fn measure(saboteur: &str, kills: usize) -> Found {
-    let bench = Bench::new(saboteur, &Plan::healthy());
+pub(crate) fn measure(kills: usize) -> Found {
+    let bench = Bench::new(&Plan::healthy());
     let alive = bench.alive();
     let spec = by_path(&bench.path(""));
     let flags = ["--parallel", "3", "--queue-jobs", "100000"];
@@ -37,7 +37,7 @@ pub(crate) fn measure(saboteur: &str, kills: usize) -> Found {
             ];
             let sent = sidecar.try_send("POST", "/v1/jobs", &headers, spec.to_string().as_bytes());
             let answer = sent.ok().filter(|answer| answer.status == 202);
-            jobs.push((key, answer.map(|answer| id(&answer))));
+            jobs.push((key, answer.map(|answer| answer.id())));
         }
         let _hit = killer.join().expect("it kills");
         drop(sidecar);
@@ -47,7 +47,7 @@ pub(crate) fn measure(saboteur: &str, kills: usize) -> Found {
     let (mut accepted, mut done, mut twice) = (0, 0, 0);
     for (key, known) in &jobs {
         // The same request once more must give the same job. A job whose answer was lost may exist or not.
-        let job = id(&sidecar.submit(key, &spec));
+        let job = sidecar.submit(key, &spec).id();
         if let Some(known) = known {
             accepted += 1;
             twice += usize::from(*known != job);
@@ -70,7 +70,6 @@ pub(crate) fn measure(saboteur: &str, kills: usize) -> Found {
     }
 }
 
-/// Number of jobs in the store.
 fn stored(sidecar: &Sidecar) -> usize {
     let (mut count, mut cursor) = (0, String::new());
     loop {

@@ -17,13 +17,12 @@ mod overhead;
 mod submit;
 mod watch;
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use kiln_tests::sidecar::Answer;
+use kiln_tests::kib_of;
 
 /// Measures the sidecar under load, on this machine alone.
 #[derive(Debug, Parser)]
@@ -65,20 +64,14 @@ struct Found {
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    let saboteur = beside("saboteur");
-    let saboteur = saboteur.to_str().expect("a path in UTF-8");
     let parts: [(&str, &dyn Fn() -> Found); 5] = [
         ("submit", &|| {
-            submit::measure(saboteur, &args.set, args.queued, args.nice)
+            submit::measure(&args.set, args.queued, args.nice)
         }),
-        ("watch", &|| watch::measure(saboteur, args.watchers)),
-        ("clients", &|| {
-            clients::measure(saboteur, args.clients, args.jobs)
-        }),
-        ("kills", &|| kills::measure(saboteur, args.kills)),
-        ("overhead", &|| {
-            overhead::measure(saboteur, &args.set, args.bakes)
-        }),
+        ("watch", &|| watch::measure(args.watchers)),
+        ("clients", &|| clients::measure(args.clients, args.jobs)),
+        ("kills", &|| kills::measure(args.kills)),
+        ("overhead", &|| overhead::measure(&args.set, args.bakes)),
     ];
     let mut code = ExitCode::SUCCESS;
     for (name, measure) in parts {
@@ -94,17 +87,6 @@ fn main() -> ExitCode {
     code
 }
 
-/// Path of a program of the same build.
-fn beside(name: &str) -> PathBuf {
-    let here = std::env::current_exe().expect("a program has a path");
-    here.with_file_name(name)
-}
-
-/// The id of an accepted job.
-fn id(answer: &Answer) -> String {
-    answer.json()["id"].as_str().expect("an id").to_owned()
-}
-
 /// Nearest-rank percentiles in milliseconds: 50, 99, and the largest.
 fn percentiles(mut times: Vec<Duration>) -> [f64; 3] {
     times.sort_unstable();
@@ -117,12 +99,5 @@ fn percentiles(mut times: Vec<Duration>) -> [f64; 3] {
 
 /// Resident memory of a process in MiB.
 fn resident(pid: i32) -> f64 {
-    let status = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("status"));
-    let kib = status.ok().and_then(|status| {
-        let line = status
-            .lines()
-            .find_map(|line| line.strip_prefix("VmRSS:"))?;
-        line.split_whitespace().next()?.parse::<f64>().ok()
-    });
-    kib.unwrap_or(f64::NAN) / 1024.0
+    kib_of(pid, "VmRSS").map_or(f64::NAN, |kib| kib as f64 / 1024.0)
 }

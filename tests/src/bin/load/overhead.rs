@@ -8,10 +8,10 @@ use kiln_tests::Bench;
 use kiln_tests::sidecar::Sidecar;
 use serde_json::json;
 
-use crate::{Found, id};
+use crate::Found;
 
-pub(crate) fn measure(saboteur: &str, set: &Path, bakes: usize) -> Found {
-    let bench = Bench::real(saboteur);
+pub(crate) fn measure(set: &Path, bakes: usize) -> Found {
+    let bench = Bench::real();
     let set = set.canonicalize().expect("the set is there");
     let root = set.to_str().expect("a path in UTF-8");
     let sidecar = Sidecar::start(&bench, &["--root", root]);
@@ -24,7 +24,7 @@ pub(crate) fn measure(saboteur: &str, set: &Path, bakes: usize) -> Found {
     let (mut served, mut alone) = (Vec::new(), Vec::new());
     for round in 0..bakes {
         let began = Instant::now();
-        let job = sidecar.finished(&id(&sidecar.submit(&round.to_string(), &spec)));
+        let job = sidecar.finished(&sidecar.submit(&round.to_string(), &spec).id());
         served.push(began.elapsed().as_secs_f64());
         assert_eq!(job["state"], "succeeded", "{job:#}");
         let began = Instant::now();

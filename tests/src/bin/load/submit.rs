@@ -15,8 +15,8 @@ const FILES: usize = 520;
 /// Further jobs, whose submission is timed.
 const TIMED: usize = 500;
 
-pub(crate) fn measure(saboteur: &str, set: &Path, queued: usize, nice: Option<u8>) -> Found {
-    let bench = Bench::real(saboteur);
+pub(crate) fn measure(set: &Path, queued: usize, nice: Option<u8>) -> Found {
+    let bench = Bench::real();
     let set = set.canonicalize().expect("the set is there");
     let room = (queued + TIMED + 8).to_string();
     let root = set.to_str().expect("a path in UTF-8");

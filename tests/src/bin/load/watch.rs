@@ -11,21 +11,21 @@ use kiln_tests::fault::{Fault, Plan, Step};
 use kiln_tests::sidecar::{Sidecar, by_path};
 use proto::message::Role;
 
-use crate::{Found, id, percentiles, resident};
+use crate::{Found, percentiles, resident};
 
 /// Stack of a watcher's thread: it needs little.
 const STACK: usize = 128 << 10;
 
-pub(crate) fn measure(saboteur: &str, watchers: usize) -> Found {
+pub(crate) fn measure(watchers: usize) -> Found {
     let plan = Plan::always(Role::Bake, Step::Work, Fault::Hear);
-    let bench = Bench::new(saboteur, &plan);
+    let bench = Bench::new(&plan);
     let mut word = File::options()
         .read(true)
         .write(true)
         .open(bench.path("told"))
         .expect("the pipe");
     let sidecar = Sidecar::start(&bench, &["--stall-timeout", "100"]);
-    let job = id(&sidecar.submit("watched", &by_path(&bench.path(""))));
+    let job = sidecar.submit("watched", &by_path(&bench.path(""))).id();
     let there = Barrier::new(watchers + 1);
     let (heard, told, memory) = thread::scope(|scope| {
         let watch = || {

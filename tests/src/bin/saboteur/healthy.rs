@@ -1,4 +1,4 @@
-//! The saboteur's right behaviour: tiny tables for real, each checked as a real worker checks it.
+//! The saboteur's correct behaviour: tiny real tables, checked as a real worker checks them.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -48,7 +48,7 @@ pub(crate) fn prepare(worker: &Worker) {
     };
     let total = fit + job.holdout;
     for index in 0..total {
-        // The held-out ones in the middle, and all of them backwards: any order is legal.
+        // Held-out views in the middle, and all in reverse: any order is legal.
         let index = total - 1 - index;
         let mut view = view(index, index != 0 && index <= job.holdout);
         if worker.lying.get() {
@@ -69,7 +69,7 @@ pub(crate) fn prepare(worker: &Worker) {
     worker.done(summary(Role::Prepare, fit, job.holdout));
 }
 
-/// As far as its faults need it: a comparison without meshes is refused.
+/// Follows the protocol as far as its faults need it: an answer without meshes is refused.
 fn compare(worker: &Worker, job: &CompareJob) {
     worker.reach(Step::Start);
     drop(worker.open(Root::Mesh, &job.first));
@@ -229,7 +229,7 @@ pub(crate) fn encode(worker: &Worker) {
     worker.done(summary(Role::Encode, 0, holdout));
 }
 
-/// Takes all views in, and gives `other` what comes between them.
+/// Receives all views; passes other messages to `other`.
 fn receive(worker: &Worker, mut other: impl FnMut(ToChild, Vec<OwnedFd>)) -> Vec<View> {
     let mut views = Vec::new();
     loop {
@@ -256,7 +256,7 @@ fn receive(worker: &Worker, mut other: impl FnMut(ToChild, Vec<OwnedFd>)) -> Vec
     }
 }
 
-/// Asks for memory and tries to change its size, then its bytes once it is handed over.
+/// Asks for memory, tries to change its size, and tries to change its bytes after handing it over.
 pub(crate) fn tamper(worker: &Worker) {
     let table = Table::Surface;
     let bytes = bytes_of(|out| surface(worker.plan.simplified).write(out));
@@ -275,7 +275,7 @@ pub(crate) fn tamper(worker: &Worker) {
     let blob = BlobFile::open(file.into()).expect("sealed in size");
     blob.writer().write_all(&bytes).expect("room");
     worker.send(&FromChild::Filled { table });
-    // The answer to the next question shows that the word before it was heard.
+    // The answer to the next request proves that the previous message was processed.
     let mesh = bytes_of(|out| mesh().write(out));
     worker.send(&FromChild::Allocate {
         table: Table::Mesh,
@@ -342,7 +342,7 @@ fn view(index: u32, holdout: bool) -> View {
     }
 }
 
-/// Takes kept pipelines, which must be what another process handed over, or hands its own over.
+/// Takes cached pipelines, which must be another process's, or hands over its own.
 fn compile(worker: &Worker) {
     let (ToChild::Pipelines { keep }, fds) = worker.receive() else {
         panic!("whether pipelines are kept comes first")

@@ -1,4 +1,4 @@
-//! A process that the saboteur starts, as no worker should.
+//! A process that the saboteur starts, which no worker should do.
 
 use std::io::{PipeWriter, Read, Write, pipe};
 
@@ -8,10 +8,10 @@ use nix::unistd::{ForkResult, alarm, fork, pause, setsid};
 use proto::channel::Channel;
 use proto::message::{FromChild, Phase};
 
-/// It ends by itself after so many seconds, should nobody end it.
+/// It ends by itself after so many seconds.
 const LIFE: u32 = 300;
 
-/// Starts it, waits until it has begun, and goes on.
+/// Starts it, waits until it runs, and continues.
 pub(crate) fn start(kin: Kin, channel: &Channel) {
     let (mut begun, begin) = pipe().expect("a pipe");
     if !forked() {
@@ -20,7 +20,7 @@ pub(crate) fn start(kin: Kin, channel: &Channel) {
         return;
     }
     if kin != Kin::Child {
-        // Whoever starts a session is nobody's leader; then the one in between ends, and the other is an orphan.
+        // Leaves the group; then the process in between exits, which makes the other an orphan.
         setsid().expect("a session");
         if !forked() {
             proto::exit::now(0);
@@ -36,7 +36,7 @@ pub(crate) fn start(kin: Kin, channel: &Channel) {
     }
 }
 
-/// Until there is nobody at the other ends.
+/// Writes until nobody holds the other ends.
 fn flood(channel: &Channel, begin: PipeWriter) -> ! {
     let handler = SigHandler::SigIgn;
     #[expect(unsafe_code, reason = "nix leaves it to the caller")]
@@ -63,7 +63,6 @@ fn flood(channel: &Channel, begin: PipeWriter) -> ! {
     proto::exit::now(0)
 }
 
-/// Whether this is the new process.
 fn forked() -> bool {
     #[expect(unsafe_code, reason = "nix leaves it to the caller")]
     // SAFETY: the saboteur has one thread.

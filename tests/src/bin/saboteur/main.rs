@@ -12,9 +12,7 @@
 )]
 
 mod healthy;
-
 mod kin;
-
 mod worker;
 
 use std::path::PathBuf;

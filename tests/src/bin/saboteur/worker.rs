@@ -24,14 +24,14 @@ pub(crate) struct Worker {
     channel: Channel,
     pub(crate) role: Role,
     pub(crate) plan: Plan,
-    /// Which process of its role this is, from 1.
+    /// Number of this process among those of its role, from 1.
     attempt: u32,
-    /// Prepare's next view lies about its number.
+    /// Prepare's next view states a wrong number.
     pub(crate) lying: Cell<bool>,
-    /// A file that it forges.
+    /// The file to forge.
     forging: Cell<Option<(Table, Forgery)>>,
     _alive: File,
-    /// For [`Fault::Tell`] and [`Fault::Hear`]; what is told stays in the pipe while somebody holds it open.
+    /// The pipe of [`Fault::Tell`] and [`Fault::Hear`]. Its contents last as long as somebody holds it open.
     told: PathBuf,
     telling: Cell<Option<File>>,
 }
@@ -46,7 +46,7 @@ impl Worker {
                 File::create_new(link.with_file_name(format!("{}-{number}", role.name()))).is_ok()
             })
             .expect("a free number");
-        // Blocks if nobody reads, so it is opened for both: a pipe that its reader left is no matter here.
+        // Opened in both directions, since opening for writing blocks without a reader.
         let alive = File::options()
             .read(true)
             .write(true)
@@ -81,7 +81,7 @@ impl Worker {
         });
     }
 
-    /// What every worker may rely on.
+    /// Checks what every worker may rely on.
     fn check_surroundings(&self) {
         let directory = std::env::current_dir().expect("a folder");
         self.demand(directory == Path::new("/"), "it starts in the root folder");
@@ -110,7 +110,7 @@ impl Worker {
         );
     }
 
-    /// Fails the job if the supervisor broke a promise.
+    /// Fails the job if the supervisor broke a guarantee.
     pub(crate) fn demand(&self, kept: bool, promise: &str) {
         if !kept {
             let message = format!("promise broken: {promise}");
@@ -139,14 +139,13 @@ impl Worker {
         self.send(&FromChild::Progress { phase, done, total });
     }
 
-    /// Warns the user.
     pub(crate) fn warn(&self, text: &str) {
         self.send(&FromChild::Warning {
             text: text.to_owned(),
         });
     }
 
-    /// Commits the fault that is planned for this step, if any.
+    /// Commits the fault planned for this step, if any.
     pub(crate) fn reach(&self, step: Step) {
         let due = |planned: &&kiln_tests::fault::Planned| {
             planned.role == self.role && planned.step == step && self.attempt <= planned.times
@@ -216,7 +215,7 @@ impl Worker {
         match fault {
             Fault::Signal(number) => {
                 let signal = Signal::try_from(*number).expect("a signal");
-                // The runtime's own handler for stack overflows lets the first SIGSEGV pass.
+                // The runtime's handler for stack overflows lets the first SIGSEGV return.
                 loop {
                     raise(signal).expect("raised");
                     if signal == Signal::SIGSTOP {
@@ -367,7 +366,7 @@ impl Worker {
         }
     }
 
-    /// Writes down what it is about to do, for who counts.
+    /// Records the fault that it is about to commit.
     fn confess(&self, fault: &Fault) {
         if matches!(fault, Fault::Tell | Fault::Hear) {
             return;
@@ -391,7 +390,7 @@ impl Worker {
     }
 
     fn told(&self) -> File {
-        // For both directions, so that opening waits for nobody.
+        // Opened in both directions, so that opening does not block.
         let mut options = File::options();
         options.read(true).write(true);
         options.open(&self.told).expect("the pipe")
@@ -405,7 +404,7 @@ impl Worker {
         }
     }
 
-    /// Says something and waits to be killed for it.
+    /// Sends a message and waits to be killed for it.
     fn say(&self, message: FromChild) {
         self.send(&message);
         wait_for_ever();
@@ -432,7 +431,7 @@ impl Worker {
 
 use proto::message::Code;
 
-/// The bytes of a file, or those in their place.
+/// The bytes of a file, or forged ones.
 fn forged(bytes: &[u8], how: Option<Forgery>) -> Vec<u8> {
     let mut forged = bytes.to_vec();
     match how {
@@ -448,7 +447,7 @@ fn forged(bytes: &[u8], how: Option<Forgery>) -> Vec<u8> {
     }
 }
 
-/// A log line as workers write them.
+/// A log line in the workers' format.
 fn tracing_line(level: &str, message: &str) {
     eprintln!(
         r#"{{"level":"{level}","fields":{{"message":"{}"}},"target":"saboteur"}}"#,
@@ -456,14 +455,14 @@ fn tracing_line(level: &str, message: &str) {
     );
 }
 
-/// Until a signal comes that ends the process.
+/// Waits for a signal that ends the process.
 fn wait_for_ever() {
     loop {
         pause();
     }
 }
 
-/// Lets a tenth of a second pass, so that a count without end is not a flood.
+/// Sleeps a tenth of a second, so that an endless count is not a flood.
 fn breathe() {
     std::thread::sleep(std::time::Duration::from_millis(100));
 }

@@ -1,6 +1,5 @@
 //! A pseudo-random generator that makes the same choices for the same seed: splitmix64 (Steele, Lea, Flood 2014).
 
-/// See the head of this file.
 #[derive(Debug)]
 pub(crate) struct Chance(u64);
 

@@ -10,7 +10,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 use kiln_tests::fault::Committed;
 use kiln_tests::history::{Expect, Line, digest, digest_of, now_us};
-use kiln_tests::{MESH_TEXT, made, names_in, signal_if_there};
+use kiln_tests::{Bench, MESH_TEXT, made, names_in, sample, signal_if_there, words};
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 use serde_json::{Value, json};
@@ -27,8 +27,6 @@ pub(crate) enum Kind {
     Workers,
     Supervisor,
 }
-
-/// What a healthy saboteur makes with one view held out.
 
 /// See the head of the program.
 #[derive(Debug)]
@@ -69,7 +67,7 @@ impl Torture {
             Kind::Supervisor => (4, 4),
         };
         if kind == Kind::Workers && self.golden.is_none() {
-            self.golden = Some(self.undisturbed());
+            self.golden = Some(Self::undisturbed());
         }
         let folder = tempfile::Builder::new()
             .prefix("kiln-torture-")
@@ -98,30 +96,12 @@ impl Torture {
     }
 
     /// Digest of the real workers' result, without any fault.
-    fn undisturbed(&self) -> String {
-        let folder = tempfile::tempdir().expect("a folder");
-        let output = folder.path().join("out.glb");
-        let mut command = Command::new(self.programs.join("kiln"));
-        let data = data();
-        command
-            .arg("bake")
-            .arg(data.join("mesh_nouv.glb"))
-            .arg("--views")
-            .arg(data.join("transforms.json"))
-            .arg("-o")
-            .arg(&output)
-            .args([
-                "--texture-size",
-                "256",
-                "--quality",
-                "draft",
-                "--device",
-                "cpu",
-                "--quiet",
-            ]);
-        let status = command.stdout(Stdio::null()).status().expect("kiln starts");
-        assert!(status.success(), "an undisturbed bake fails: {status}");
-        digest_of(&output).expect("readable").expect("there")
+    fn undisturbed() -> String {
+        let bench = Bench::real();
+        let draft = words("--texture-size 256 --quality draft");
+        let (mesh, views) = (sample("mesh_nouv.glb"), sample("transforms.json"));
+        bench.baked(mesh, views, &draft).assert_code(0);
+        digest(&bench.bytes("out/out.glb").expect("a result"))
     }
 
     fn job(&mut self, round: &TempDir, name: String, kind: Kind, trouble: Trouble) -> Job {
@@ -337,10 +317,9 @@ fn entry(job: &Job, kind: Kind) -> Value {
         "device": "cpu",
     });
     let more = if kind == Kind::Workers {
-        let data = data();
         json!({
-            "mesh": data.join("mesh_nouv.glb"),
-            "views": data.join("transforms.json"),
+            "mesh": sample("mesh_nouv.glb"),
+            "views": sample("transforms.json"),
             "quality": "draft",
         })
     } else {
@@ -354,11 +333,6 @@ fn entry(job: &Job, kind: Kind) -> Value {
         entry.extend(more);
     }
     entry
-}
-
-/// The sample of the repository.
-fn data() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("data/spot")
 }
 
 /// Keeps of a long report only what the rules read.

@@ -6,7 +6,6 @@ use std::path::Path;
 
 use kiln_tests::history::Line;
 
-/// See the head of this file.
 #[derive(Debug)]
 pub(crate) struct Writer {
     file: BufWriter<File>,

@@ -4,7 +4,7 @@ use clap::Parser;
 use kiln_tests::vulkan::{Cell, LLVMPIPE, Walls};
 use vkfault::Fault;
 
-/// Makes the Vulkan calls of a whole bake fail, one after the other, and judges what comes of it.
+/// Makes each Vulkan call of a whole bake fail in turn, and judges the outcome.
 #[derive(Debug, Parser)]
 #[command(name = "vulkan_walk", max_term_width = 100)]
 pub(crate) struct Args {
@@ -20,19 +20,19 @@ pub(crate) struct Args {
     /// One cell alone: once=CODE@N, sticky=CODE@N, hang@N or drop@N, then /vkCommand to count that command's calls only.
     #[arg(long, value_name = "FAULT", conflicts_with_all = ["seed", "cells"])]
     pub(crate) cell: Option<Fault>,
-    /// Instead of failing calls, commands that the driver silently does not carry out.
+    /// Drop commands silently instead of failing calls.
     #[arg(long)]
     pub(crate) drops: bool,
-    /// Workers in their sandbox: slower, and a fault befalls every process.
+    /// Run workers in their sandbox: slower, and a fault hits every process.
     #[arg(long)]
     pub(crate) sandbox: bool,
-    /// Calls of this command only.
+    /// Only calls of this command.
     #[arg(long, value_name = "vkCommand")]
     pub(crate) command: Option<String>,
-    /// What bakes: a part of an adapter's name as `kiln doctor` shows it.
+    /// The adapter that bakes: a part of its name as `kiln doctor` shows it.
     #[arg(long, value_name = "NAME", default_value = LLVMPIPE)]
     pub(crate) device: String,
-    /// Bakes at once; the number of processors without it.
+    /// Concurrent bakes; by default the number of processors.
     #[arg(long, value_name = "N")]
     jobs: Option<usize>,
 }

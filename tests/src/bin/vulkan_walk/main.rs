@@ -10,17 +10,16 @@
 )]
 
 mod args;
-
 mod table;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use clap::Parser;
 use kiln_tests::vulkan::{Cell, Seen, Violation, Walls, World, drops, faults, judge, sample};
+use kiln_tests::walk::in_parallel;
 use proto::exit;
 use vkfault::Action;
 
@@ -29,13 +28,12 @@ use crate::table::Table;
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    let world = match saboteur().map(|path| World::new(&path, &args.device)) {
-        Some(Ok(world)) => world,
-        Some(Err(error)) => {
+    let world = match World::new(&args.device) {
+        Ok(world) => world,
+        Err(error) => {
             eprintln!("vulkan_walk: {error}");
             return ExitCode::from(exit::UNAVAILABLE);
         }
-        None => return ExitCode::from(exit::UNAVAILABLE),
     };
     let fallible = world
         .log
@@ -70,12 +68,6 @@ fn main() -> ExitCode {
         println!("{} violations", table.violations.len());
         ExitCode::FAILURE
     }
-}
-
-/// Path of this package's `saboteur`, which is beside this program.
-fn saboteur() -> Option<String> {
-    let own = std::env::current_exe().ok()?;
-    Some(own.with_file_name("saboteur").to_str()?.to_owned())
 }
 
 fn chosen(args: &Args, world: &World) -> Result<Vec<Cell>, String> {
@@ -122,31 +114,25 @@ fn chosen(args: &Args, world: &World) -> Result<Vec<Cell>, String> {
 }
 
 fn walk(world: &World, cells: &[Cell], args: &Args) -> Table {
-    let next = AtomicUsize::new(0);
-    let table = Mutex::new(Table::default());
-    std::thread::scope(|scope| {
-        for _ in 0..args.jobs() {
-            scope.spawn(|| {
-                loop {
-                    let place = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(cell) = cells.get(place) else { break };
-                    let started = Instant::now();
-                    let verdict = run(world, cell, args.walls());
-                    let time = started.elapsed();
-                    let Ok(mut table) = table.lock() else { break };
-                    if let Err(violation) = &verdict {
-                        println!("VIOLATION {cell}: {violation}");
-                        println!("  again: {}", args::again(cell, args.walls()));
-                    }
-                    table.add(cell, verdict, time);
-                    if (place + 1).is_multiple_of(500) {
-                        eprintln!("{} of {} cells", place + 1, cells.len());
-                    }
-                }
-            });
+    let done = AtomicUsize::new(1);
+    let results = in_parallel(args.jobs(), cells, |cell| {
+        let started = Instant::now();
+        let verdict = run(world, cell, args.walls());
+        if let Err(violation) = &verdict {
+            println!("VIOLATION {cell}: {violation}");
+            println!("  again: {}", args::again(cell, args.walls()));
         }
+        let done = done.fetch_add(1, Ordering::Relaxed);
+        if done.is_multiple_of(500) {
+            eprintln!("{done} of {} cells", cells.len());
+        }
+        (verdict, started.elapsed())
     });
-    table.into_inner().unwrap_or_default()
+    let mut table = Table::default();
+    for (cell, (verdict, time)) in cells.iter().zip(results) {
+        table.add(cell, verdict, time);
+    }
+    table
 }
 
 /// Runs one cell. The harness panics if kiln does not end, which is a violation like any other.

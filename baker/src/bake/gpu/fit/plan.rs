@@ -5,17 +5,16 @@ use std::sync::Arc;
 
 use proto::job::{BakeJob, Memory};
 
-use crate::bake::atlas::Atlas;
-use crate::bake::backend::RowMemory;
 use crate::bake::gpu::device::{Device, GpuError};
 use crate::bake::gpu::driver::{self, DriverMemory};
 use crate::bake::gpu::layout;
 use crate::bake::gpu::memory::Budget;
-use crate::bake::gpu::pipelines::Pipelines;
 use crate::bake::gpu::planes::Planes;
 use crate::bake::gpu::row_store::{self, pool_words};
 use crate::bake::gpu::tiles::Bounds;
-use crate::bake::scene::Scene;
+use crate::bake::model::atlas::Atlas;
+use crate::bake::model::scene::Scene;
+use crate::bake::solve::backend::RowMemory;
 
 /// How a job uses the device.
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +36,7 @@ const PLANES: u64 = 31;
 pub(super) const ROOMY: usize = 2;
 
 /// Capacity in texels for the planes of a window of `texels`, where the largest window to come has `largest`.
-pub(in crate::bake::gpu) fn room(texels: usize, largest: usize) -> usize {
+pub(crate) fn room(texels: usize, largest: usize) -> usize {
     largest.min(ROOMY * texels)
 }
 
@@ -54,25 +53,19 @@ const ROWS: u64 = 2 << 30;
 /// Bytes for rows at most where it does; up to this, they get half of what is left.
 const MOST_ROWS: u64 = 16 << 30;
 
-/// Bytes that a job plans with on the device of `pipelines`: `asked`, or else what its texture needs and ample memory for
-/// rows, which grow into it as needed. [`Memory::Small`] leaves a quarter of it for rows.
-fn budget(pipelines: &Pipelines, texture_size: u32, asked: Option<u64>, memory: Memory) -> u64 {
-    let left = driver::memory(&pipelines.device.device).map(DriverMemory::left);
-    let left = left.map(|left| left + pipelines.made());
-    planned(texture_size, asked, memory, left)
-}
-
-/// How a job uses the device of `pipelines`.
-#[must_use]
-pub fn options(pipelines: &Pipelines, texture_size: u32, job: &BakeJob) -> Options {
+/// How a job uses a device, of whose memory `made` bytes were preallocated for it.
+pub(crate) fn options(device: &Device, made: u64, texture_size: u32, job: &BakeJob) -> Options {
+    let left = driver::memory(&device.device).map(|memory| memory.left() + made);
     Options {
-        vram_budget: budget(pipelines, texture_size, job.vram_budget, job.memory),
+        vram_budget: planned(texture_size, job.vram_budget, job.memory, left),
         binding_limit: None,
         maps: job.maps,
         gpu_times: job.gpu_times,
     }
 }
 
+/// Bytes that a job plans with: `asked`, or else what its texture needs and ample memory for rows, which grow into it as
+/// needed. `left` is what the driver says. [`Memory::Small`] leaves a quarter of it for rows.
 fn planned(texture_size: u32, asked: Option<u64>, memory: Memory, left: Option<u64>) -> u64 {
     let texture = texture_bytes((texture_size as usize).pow(2)) + FIXED;
     let rows = left.map_or(ROWS, |left| {
@@ -86,7 +79,7 @@ fn planned(texture_size: u32, asked: Option<u64>, memory: Memory, left: Option<u
 }
 
 /// An empty budget for a job on a device; `made` bytes were preallocated for it.
-pub(in crate::bake::gpu) fn bounds(device: &Device, options: &Options, made: u64) -> Arc<Budget> {
+pub(crate) fn bounds(device: &Device, options: &Options, made: u64) -> Arc<Budget> {
     let adapters = device.limits.max_storage_buffer_binding_size;
     let binding = options
         .binding_limit
@@ -98,18 +91,18 @@ pub(in crate::bake::gpu) fn bounds(device: &Device, options: &Options, made: u64
 }
 
 /// Words of a pool for a window of `texels` texels in rows of `size`.
-pub(in crate::bake::gpu) fn words(budget: &Budget, size: u32, texels: usize) -> u32 {
+pub(crate) fn words(budget: &Budget, size: u32, texels: usize) -> u32 {
     let left = budget.cap().saturating_sub(texture_bytes(texels));
     pool_words(left, budget.binding, is_whole(size, texels))
 }
 
-pub(in crate::bake::gpu) fn is_whole(size: u32, texels: usize) -> bool {
+pub(crate) fn is_whole(size: u32, texels: usize) -> bool {
     texels == (size as usize).pow(2)
 }
 
 /// Memory for rows in a window of `texels` texels in rows of `size`. Nothing of it is allocated yet, and `others`
 /// bytes are in use besides its tiles. Nothing where its planes do not fit.
-pub(in crate::bake::gpu) fn row_memory(
+pub(crate) fn row_memory(
     budget: &Budget,
     bounds: Bounds,
     size: u32,
@@ -122,12 +115,11 @@ pub(in crate::bake::gpu) fn row_memory(
         true => budget.cap().saturating_sub(others + own),
         false => 0,
     };
-    let room = row_store::room(pool);
-    row_store::memory(room, left, reserve(texels as u32))
+    row_store::memory(layout::Pool::of_words(pool), left, reserve(texels as u32))
 }
 
 /// Approximate bytes of a job's mesh and seams.
-pub(in crate::bake::gpu) fn others(scene: &Scene, atlas: &Atlas) -> u64 {
+pub(crate) fn others(scene: &Scene, atlas: &Atlas) -> u64 {
     let seams = &atlas.seams;
     let mesh = size_of_val(scene.positions.as_slice())
         + size_of_val(scene.texel_coords.as_slice())
@@ -137,39 +129,24 @@ pub(in crate::bake::gpu) fn others(scene: &Scene, atlas: &Atlas) -> u64 {
     (mesh + seams) as u64
 }
 
-/// Whether a window of `texels` texels in rows of `size` leaves memory for rows on the device of `pipelines`, beside `others`
-/// and its tiles.
-pub(in crate::bake::gpu) fn fits(
-    pipelines: &Pipelines,
-    options: &Options,
-    size: u32,
-    texels: usize,
-    others: u64,
-) -> bool {
-    let budget = bounds(&pipelines.device, options, pipelines.made());
-    let (way, limits) = (pipelines.drawing.way, &pipelines.device.limits);
-    let bounds = Bounds::new(way, limits, &budget, pipelines.taps);
-    let pool = words(&budget, size, texels);
-    bounds.shape(pool, 1.0).is_ok() && row_memory(&budget, bounds, size, texels, others).all > 0
-}
-
 /// Bytes that passes still need once all views are added, beside the block sums: the texels of the last reweighting
 /// (three planes), read-back (four permanent planes and one of deviations, or pieces of them), and per-view numbers.
-pub(in crate::bake::gpu) fn reserve(texels: u32) -> u64 {
+pub(crate) fn reserve(texels: u32) -> u64 {
     let plane = u64::from(texels) * 4;
     3 * plane + (5 * plane).min(64 << 20) + (4 << 20)
 }
 
-pub(in crate::bake::gpu) fn passes_fit(budget: &Budget, texels: u32) -> Result<(), GpuError> {
+pub(crate) fn passes_fit(budget: &Budget, texels: u32) -> Result<(), GpuError> {
     let (bytes, left) = (reserve(texels), budget.left());
     if bytes <= left {
         return Ok(());
     }
-    Err(GpuError::OutOfMemory {
-        what: "the passes over the texels".to_owned(),
+    let why = format!("{left} bytes are left of a budget of {}", budget.cap());
+    Err(GpuError::out_of_memory(
+        "the passes over the texels",
         bytes,
-        why: format!("{left} bytes are left of a budget of {}", budget.cap()),
-    })
+        why,
+    ))
 }
 
 #[cfg(test)]

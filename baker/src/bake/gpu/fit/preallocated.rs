@@ -6,18 +6,16 @@
 
 use std::sync::Arc;
 
-use super::plan::{bounds, words};
-use crate::bake::backend::PerRow;
+use super::plan::{Options, bounds, words};
 use crate::bake::gpu::device::{Device, GpuError};
 use crate::bake::gpu::driver::{self, DriverMemory};
-use crate::bake::gpu::layout;
+use crate::bake::gpu::layout::Pool;
 use crate::bake::gpu::memory::{Budget, Buffer, OnDevice};
 use crate::bake::gpu::planes::Planes;
-use crate::bake::gpu::row_store::{self, BUFFERS, pool_buffers};
-use crate::bake::scene::Scene;
-use crate::bake::window::Window;
-
-use super::Options;
+use crate::bake::gpu::row_store::{BUFFERS, pool_buffers};
+use crate::bake::model::scene::Scene;
+use crate::bake::plan::window::Window;
+use crate::bake::solve::backend::PerRow;
 
 /// Share of a texture that charts cover.
 const COVERED: f64 = 0.5;
@@ -58,16 +56,16 @@ impl Expected {
     }
 
     /// Number of pools of this capacity worth making, with `left` bytes left.
-    fn pools(self, taps: u32, room: layout::Pool, left: u64) -> u64 {
+    fn pools(self, taps: u32, room: Pool, left: u64) -> u64 {
         let [rows, words] = self.rows(taps);
         let filled = (rows / f64::from(room.rows)).max(words / f64::from(room.words)) as u64;
-        filled.max(1).min(left / SHARE / row_store::bytes_of(room))
+        filled.max(1).min(left / SHARE / room.bytes())
     }
 }
 
 /// Planes and pools made ahead, and the budget that counts them.
 #[derive(Debug)]
-pub(in crate::bake::gpu) struct Preallocated {
+pub(crate) struct Preallocated {
     pub(super) budget: Arc<Budget>,
     pub(super) planes: Planes,
     pub(super) pools: Vec<[Buffer; BUFFERS]>,
@@ -76,7 +74,7 @@ pub(in crate::bake::gpu) struct Preallocated {
 impl Preallocated {
     /// Makes the buffers of a job with these options; none where the driver does not say how much memory is left, or
     /// too little is.
-    pub(in crate::bake::gpu) fn make(
+    pub(crate) fn make(
         device: &Device,
         taps: u32,
         options: &Options,
@@ -87,17 +85,14 @@ impl Preallocated {
         let size = window.size;
         let planes = Planes::<()>::bytes(size, window.texels());
         let budget = bounds(device, options, 0);
-        let room = row_store::room(words(&budget, size, window.texels()));
+        let room = Pool::of_words(words(&budget, size, window.texels()));
         let count = expected.pools(taps, room, left);
         if planes > left / SHARE || count == 0 {
             return Ok(None);
         }
-        let planes = Planes::new(device, &budget, &window, 0)?;
-        let make = OnDevice {
-            device,
-            budget: &budget,
-        };
-        let pools = (0..count).map(|_| pool_buffers(&make, room));
+        let on = OnDevice::new(device, &budget);
+        let planes = Planes::new(on, &window, 0)?;
+        let pools = (0..count).map(|_| pool_buffers(&on, room));
         let pools = pools.collect::<Result<_, _>>()?;
         Ok(Some(Self {
             budget,
@@ -106,7 +101,7 @@ impl Preallocated {
         }))
     }
 
-    pub(in crate::bake::gpu) fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.budget.in_use()
     }
 
@@ -127,7 +122,7 @@ mod tests {
     #[test]
     fn no_more_pools_are_made_than_are_filled_and_than_others_can_spare() {
         let plenty = 80 << 30;
-        let room = row_store::room(1 << 25);
+        let room = Pool::of_words(1 << 25);
         let of = |views, pixels, texture_size| Expected {
             views,
             pixels,
@@ -151,7 +146,7 @@ mod tests {
         }
         let large = of(100, 30_560_000, 2048);
         assert!(large.pools(4, room, plenty) >= 3, "most of them");
-        let pool = row_store::bytes_of(room);
+        let pool = room.bytes();
         assert_eq!(large.pools(4, room, 2 * 16 * pool), 2);
         assert_eq!(large.pools(4, room, 16 * pool - 1), 0);
         assert_eq!(large.pools(4, room, 0), 0, "a driver that does not say");

@@ -5,12 +5,12 @@
 //! one, so the device always has something to draw. When the next one should be full too, the host waits for the first
 //! answer and fills the room left in the first pool. No decision depends on when an answer arrives.
 
-use super::super::device::GpuError;
-use super::super::layout;
+use crate::bake::gpu::device::GpuError;
+use crate::bake::gpu::layout::Pool;
 
 /// Estimate for a pixel that counts before any is known: five words where a texel is about a pixel, eight where its box
 /// is larger. The rest is margin.
-const AT_FIRST: Rates = Rates {
+const AT_FIRST: FillRates = FillRates {
     patches: 0.0,
     rows: 1.0,
     words: 9.0,
@@ -51,7 +51,7 @@ pub(super) fn fitting(
 
 /// Expected contents of a pool for each pixel that counts.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Rates {
+pub(super) struct FillRates {
     patches: f32,
     rows: f32,
     words: f32,
@@ -59,15 +59,15 @@ pub(super) struct Rates {
     known: bool,
 }
 
-impl Default for Rates {
+impl Default for FillRates {
     fn default() -> Self {
         AT_FIRST
     }
 }
 
-impl Rates {
+impl FillRates {
     /// The rates after `pixels` pixels have filled a pool with `holds`.
-    pub(super) fn learnt(holds: layout::Pool, pixels: u64) -> Self {
+    pub(super) fn learnt(holds: Pool, pixels: u64) -> Self {
         let of = |count: u32| SPARE * count as f32 / pixels as f32;
         Self {
             patches: of(holds.patches),
@@ -85,18 +85,16 @@ impl Rates {
 
     /// Expects nothing of any pixel, so that tests reach overflow.
     #[cfg(test)]
-    pub(super) fn nothing() -> Self {
-        Self {
-            rows: 0.0,
-            words: 0.0,
-            known: true,
-            ..AT_FIRST
-        }
-    }
+    pub(super) const NOTHING: Self = Self {
+        rows: 0.0,
+        words: 0.0,
+        known: true,
+        ..AT_FIRST
+    };
 
-    fn of(self, counting: u32) -> layout::Pool {
+    fn of(self, counting: u32) -> Pool {
         let of = |rate: f32| (counting as f32 * rate) as u32;
-        layout::Pool {
+        Pool {
             patches: of(self.patches),
             rows: of(self.rows),
             words: of(self.words),
@@ -105,40 +103,40 @@ impl Rates {
 }
 
 #[derive(Debug)]
-pub(super) struct Level<T> {
+pub(super) struct FillLevel<T> {
     /// Its contents by the device's counters, and the pixels that they come from.
-    pub(super) certain: layout::Pool,
+    pub(super) certain: Pool,
     pub(super) pixels: u64,
     /// Tiles drawn since, and their estimate.
     pub(super) since: Vec<T>,
-    guessed: layout::Pool,
+    guessed: Pool,
 }
 
-impl<T> Default for Level<T> {
+impl<T> Default for FillLevel<T> {
     fn default() -> Self {
         Self {
-            certain: layout::Pool::default(),
+            certain: Pool::default(),
             pixels: 0,
             since: Vec::new(),
-            guessed: layout::Pool::default(),
+            guessed: Pool::default(),
         }
     }
 }
 
-impl<T: Counting> Level<T> {
-    fn add(&mut self, tile: T, guess: layout::Pool) {
+impl<T: Counting> FillLevel<T> {
+    fn add(&mut self, tile: T, guess: Pool) {
         self.guessed = self.guessed.plus(guess);
         self.since.push(tile);
     }
 
     /// Takes the tiles that the device was asked about and clears the estimate.
     pub(super) fn take_since(&mut self) -> Vec<T> {
-        self.guessed = layout::Pool::default();
+        self.guessed = Pool::default();
         std::mem::take(&mut self.since)
     }
 
     /// Records that `tiles` are in the pool, which now holds `holds`.
-    pub(super) fn enter<'t>(&mut self, tiles: impl IntoIterator<Item = &'t T>, holds: layout::Pool)
+    pub(super) fn enter<'t>(&mut self, tiles: impl IntoIterator<Item = &'t T>, holds: Pool)
     where
         T: 't,
     {
@@ -147,7 +145,7 @@ impl<T: Counting> Level<T> {
         self.certain = holds;
     }
 
-    fn has_room(&self, guess: layout::Pool, room: layout::Pool) -> bool {
+    fn has_room(&self, guess: Pool, room: Pool) -> bool {
         let all = self.certain.plus(self.guessed).plus(guess);
         all.within(room) || (self.certain.rows == 0 && self.since.is_empty())
     }
@@ -160,7 +158,7 @@ pub(super) struct Ends<P> {
     filling: Option<P>,
     /// The pool that should be full and whose counters were asked for.
     asked: Option<P>,
-    pub(super) rates: Rates,
+    pub(super) rates: FillRates,
 }
 
 impl<P> Default for Ends<P> {
@@ -186,8 +184,8 @@ pub(super) trait Fill {
     type Pool;
 
     fn ends(&mut self) -> &mut Ends<Self::Pool>;
-    fn room(&self) -> layout::Pool;
-    fn level(pool: &mut Self::Pool) -> &mut Level<Self::Tile>;
+    fn room(&self) -> Pool;
+    fn level(pool: &mut Self::Pool) -> &mut FillLevel<Self::Tile>;
     /// Whether its rows are streamed: other rows are drawn in their place.
     fn streamed(pool: &Self::Pool) -> bool;
     /// Waits for buffers being made for the next pool.
@@ -277,9 +275,9 @@ mod tests {
 
     /// A tile by its number of pixels; each becomes one row of equal size.
     #[derive(Clone, Copy, Debug)]
-    struct Square(u32);
+    struct FakeTile(u32);
 
-    impl Counting for Square {
+    impl Counting for FakeTile {
         fn counting(&self) -> u32 {
             self.0
         }
@@ -295,15 +293,15 @@ mod tests {
     }
 
     #[derive(Debug)]
-    struct Pool {
+    struct FakePool {
         number: usize,
         streamed: bool,
-        level: Level<Square>,
+        level: FillLevel<FakeTile>,
     }
 
     /// At most `most` pools are resident; each holds `room` words.
     struct Fake {
-        ends: Ends<Pool>,
+        ends: Ends<FakePool>,
         room: u32,
         words: u32,
         most: usize,
@@ -312,26 +310,26 @@ mod tests {
     }
 
     impl Fill for Fake {
-        type Tile = Square;
-        type Pool = Pool;
+        type Tile = FakeTile;
+        type Pool = FakePool;
 
-        fn ends(&mut self) -> &mut Ends<Pool> {
+        fn ends(&mut self) -> &mut Ends<FakePool> {
             &mut self.ends
         }
 
-        fn room(&self) -> layout::Pool {
-            layout::Pool {
+        fn room(&self) -> Pool {
+            Pool {
                 patches: u32::MAX,
                 rows: u32::MAX,
                 words: self.room,
             }
         }
 
-        fn level(pool: &mut Pool) -> &mut Level<Square> {
+        fn level(pool: &mut FakePool) -> &mut FillLevel<FakeTile> {
             &mut pool.level
         }
 
-        fn streamed(pool: &Pool) -> bool {
+        fn streamed(pool: &FakePool) -> bool {
             pool.streamed
         }
 
@@ -339,43 +337,43 @@ mod tests {
             self.started < self.most
         }
 
-        fn start(&mut self) -> Result<Pool, GpuError> {
+        fn start(&mut self) -> Result<FakePool, GpuError> {
             let (number, streamed) = (self.started, !self.stays());
             self.started += 1;
             self.did.push(Did::Start(number));
-            Ok(Pool {
+            Ok(FakePool {
                 number,
                 streamed,
-                level: Level::default(),
+                level: FillLevel::default(),
             })
         }
 
-        fn draw(&mut self, _: &mut Square, pool: &Pool) -> Result<(), GpuError> {
+        fn draw(&mut self, _: &mut FakeTile, pool: &FakePool) -> Result<(), GpuError> {
             self.did.push(Did::Draw(pool.number));
             Ok(())
         }
 
-        fn ask(&mut self, pool: &mut Pool) -> Result<(), GpuError> {
+        fn ask(&mut self, pool: &mut FakePool) -> Result<(), GpuError> {
             self.did.push(Did::Ask(pool.number));
             Ok(())
         }
 
-        fn settle(&mut self, mut pool: Pool) -> Result<Pool, GpuError> {
+        fn settle(&mut self, mut pool: FakePool) -> Result<FakePool, GpuError> {
             self.did.push(Did::Settle(pool.number));
             let since = pool.level.take_since();
             let pixels: u32 = since.iter().map(|square| square.0).sum();
-            let holds = pool.level.certain.plus(layout::Pool {
+            let holds = pool.level.certain.plus(Pool {
                 rows: pixels,
                 words: pixels * self.words,
-                ..layout::Pool::default()
+                ..Pool::default()
             });
             assert!(holds.within(self.room()), "as was guessed, all fit");
             pool.level.enter(&since, holds);
-            self.ends.rates = Rates::learnt(pool.level.certain, pool.level.pixels);
+            self.ends.rates = FillRates::learnt(pool.level.certain, pool.level.pixels);
             Ok(pool)
         }
 
-        fn close(&mut self, pool: Pool) {
+        fn close(&mut self, pool: FakePool) {
             assert!(pool.level.since.is_empty(), "all of it is certain");
             let holds = pool.level.certain.words;
             self.did.push(Did::Close(pool.number, holds));
@@ -392,7 +390,7 @@ mod tests {
             started: 0,
             did: Vec::new(),
         };
-        (0..tiles).for_each(|_| fake.place(Square(100)).expect("a place"));
+        (0..tiles).for_each(|_| fake.place(FakeTile(100)).expect("a place"));
         fake.finish().expect("an end");
         let drawn = fake.did.iter().filter(|did| matches!(did, Did::Draw(_)));
         assert_eq!(drawn.count(), tiles);

@@ -4,32 +4,33 @@
 //! It estimates, settles and begins pools by the same rules and bounds. Where the tiles' counts are right, so is the
 //! number of pools.
 
-use super::super::device::GpuError;
-use super::super::layout;
-use super::super::memory::{Budget, Held, Maker};
-use super::filling::{Counting, Ends, Fill, Level, Rates, fitting};
-use super::open::stays;
-use super::sizes::bytes_of;
-use super::{BUFFERS, Boxes, pool_buffers, row_bins};
 use proto::plan::RowsHeld;
 
+use super::filling::{Counting, Ends, Fill, FillLevel, FillRates, fitting};
+use super::pool::{BUFFERS, pool_buffers};
+use super::row_bins::{Boxes, beside};
+use super::sizes::stays;
+use crate::bake::gpu::device::GpuError;
+use crate::bake::gpu::layout::Pool;
+use crate::bake::gpu::memory::{Budget, Held, Maker};
+
 #[derive(Clone, Debug)]
-pub(in crate::bake::gpu) struct Tile(pub(in crate::bake::gpu) Vec<TilePart>);
+pub(crate) struct Tile(pub(crate) Vec<TilePart>);
 
 /// A view's part of a tile.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::bake::gpu) struct TilePart {
-    pub(in crate::bake::gpu) view: u32,
+pub(crate) struct TilePart {
+    pub(crate) view: u32,
     /// Pixels whose alpha is high enough to count.
-    pub(in crate::bake::gpu) counting: u32,
+    pub(crate) counting: u32,
     /// What they hold in a pool.
-    pub(in crate::bake::gpu) holds: layout::Pool,
+    pub(crate) holds: Pool,
 }
 
 impl Tile {
-    fn holds(&self) -> layout::Pool {
+    fn holds(&self) -> Pool {
         let parts = self.0.iter().map(|part| part.holds);
-        parts.fold(layout::Pool::default(), layout::Pool::plus)
+        parts.fold(Pool::default(), Pool::plus)
     }
 }
 
@@ -44,20 +45,20 @@ impl Counting for Tile {
     }
 }
 
-/// RowStore of a job that is only planned.
+/// The row store of a job that is only planned.
 #[derive(Debug)]
-pub(in crate::bake::gpu) struct Forecast<'a, M: Maker> {
+pub(crate) struct Forecast<'a, M: Maker> {
     make: &'a M,
     budget: &'a Budget,
-    room: layout::Pool,
+    room: Pool,
     reserve: u64,
-    pub(in crate::bake::gpu) kept: Vec<[Held<M::Buffer>; BUFFERS]>,
-    pub(in crate::bake::gpu) scratch: Option<[Held<M::Buffer>; BUFFERS]>,
+    pub(crate) kept: Vec<[Held<M::Buffer>; BUFFERS]>,
+    pub(crate) scratch: Option<[Held<M::Buffer>; BUFFERS]>,
     /// Temporary buffers for sorting, unless the pool for streamed rows serves.
-    pub(in crate::bake::gpu) beside: Option<[Held<M::Buffer>; 2]>,
+    pub(crate) beside: Option<[Held<M::Buffer>; 2]>,
     /// Number of pools, each streamed one included.
-    pub(in crate::bake::gpu) pools: u32,
-    ends: Ends<Open>,
+    pub(crate) pools: u32,
+    ends: Ends<PlannedPool>,
     /// Largest number of pixels that count in a resident pool.
     most_pixels: u64,
     held: RowsHeld,
@@ -65,18 +66,13 @@ pub(in crate::bake::gpu) struct Forecast<'a, M: Maker> {
 }
 
 #[derive(Debug, Default)]
-pub(in crate::bake::gpu) struct Open {
+pub(crate) struct PlannedPool {
     streamed: bool,
-    level: Level<Tile>,
+    level: FillLevel<Tile>,
 }
 
 impl<'a, M: Maker> Forecast<'a, M> {
-    pub(in crate::bake::gpu) fn new(
-        make: &'a M,
-        budget: &'a Budget,
-        room: layout::Pool,
-        reserve: u64,
-    ) -> Self {
+    pub(crate) fn new(make: &'a M, budget: &'a Budget, room: Pool, reserve: u64) -> Self {
         Self {
             make,
             budget,
@@ -94,20 +90,20 @@ impl<'a, M: Maker> Forecast<'a, M> {
     }
 
     /// Adds a tile; tiles must come view by view.
-    pub(in crate::bake::gpu) fn add(&mut self, tile: Tile) -> Result<(), GpuError> {
+    pub(crate) fn add(&mut self, tile: Tile) -> Result<(), GpuError> {
         self.place(tile)
     }
 
     /// Completes the forecast: what becomes of the rows of `views` views. `boxes` estimates the rows with a box for a
     /// number of pixels.
-    pub(in crate::bake::gpu) fn complete(
+    pub(crate) fn complete(
         &mut self,
         views: u32,
         boxes: impl Fn(u64) -> Boxes,
     ) -> Result<RowsHeld, GpuError> {
         self.finish()?;
         if self.scratch.is_none() && self.most_pixels > 0 {
-            self.beside = Some(row_bins::beside(self.make, boxes(self.most_pixels))?);
+            self.beside = Some(beside(self.make, boxes(self.most_pixels))?);
         }
         self.held.views = views;
         Ok(self.held)
@@ -128,29 +124,29 @@ impl<'a, M: Maker> Forecast<'a, M> {
 
 impl<M: Maker> Fill for Forecast<'_, M> {
     type Tile = Tile;
-    type Pool = Open;
+    type Pool = PlannedPool;
 
-    fn ends(&mut self) -> &mut Ends<Open> {
+    fn ends(&mut self) -> &mut Ends<PlannedPool> {
         &mut self.ends
     }
 
-    fn room(&self) -> layout::Pool {
+    fn room(&self) -> Pool {
         self.room
     }
 
-    fn level(pool: &mut Open) -> &mut Level<Tile> {
+    fn level(pool: &mut PlannedPool) -> &mut FillLevel<Tile> {
         &mut pool.level
     }
 
-    fn streamed(pool: &Open) -> bool {
+    fn streamed(pool: &PlannedPool) -> bool {
         pool.streamed
     }
 
     fn stays(&self) -> bool {
-        self.scratch.is_none() && stays(self.budget.left(), bytes_of(self.room), self.reserve)
+        self.scratch.is_none() && stays(self.budget.left(), self.room.bytes(), self.reserve)
     }
 
-    fn start(&mut self) -> Result<Open, GpuError> {
+    fn start(&mut self) -> Result<PlannedPool, GpuError> {
         self.pools += 1;
         let stays = self.stays();
         if self.scratch.is_none() {
@@ -160,21 +156,21 @@ impl<M: Maker> Fill for Forecast<'_, M> {
                 false => self.scratch = Some(buffers),
             }
         }
-        Ok(Open {
+        Ok(PlannedPool {
             streamed: !stays,
-            level: Level::default(),
+            level: FillLevel::default(),
         })
     }
 
-    fn draw(&mut self, _: &mut Tile, _: &Open) -> Result<(), GpuError> {
+    fn draw(&mut self, _: &mut Tile, _: &PlannedPool) -> Result<(), GpuError> {
         Ok(())
     }
 
-    fn ask(&mut self, _: &mut Open) -> Result<(), GpuError> {
+    fn ask(&mut self, _: &mut PlannedPool) -> Result<(), GpuError> {
         Ok(())
     }
 
-    fn settle(&mut self, mut pool: Open) -> Result<Open, GpuError> {
+    fn settle(&mut self, mut pool: PlannedPool) -> Result<PlannedPool, GpuError> {
         for tile in pool.level.take_since() {
             let (certain, own) = (pool.level.certain, tile.holds());
             if !certain.plus(own).within(self.room) && certain.rows > 0 {
@@ -185,12 +181,12 @@ impl<M: Maker> Fill for Forecast<'_, M> {
             self.enter(&tile, pool.streamed);
         }
         if pool.level.pixels > 0 {
-            self.ends.rates = Rates::learnt(pool.level.certain, pool.level.pixels);
+            self.ends.rates = FillRates::learnt(pool.level.certain, pool.level.pixels);
         }
         Ok(pool)
     }
 
-    fn close(&mut self, pool: Open) {
+    fn close(&mut self, pool: PlannedPool) {
         if !pool.streamed {
             self.most_pixels = self.most_pixels.max(pool.level.pixels);
         }

@@ -5,22 +5,22 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{Builder, Scope};
 
-use super::super::device::GpuError;
-use super::Buffers;
+use super::pool::PoolBuffers;
+use crate::bake::gpu::device::GpuError;
 
 /// Makes one pool at a time.
 #[derive(Debug)]
-pub(in crate::bake::gpu) struct PoolMaker {
+pub(crate) struct PoolMaker {
     ask: Sender<()>,
-    made: Receiver<Result<Buffers, GpuError>>,
+    made: Receiver<Result<PoolBuffers, GpuError>>,
     under_way: bool,
 }
 
 impl PoolMaker {
     /// Starts the thread, which calls `make`; none where the system gives no thread.
-    pub(in crate::bake::gpu) fn begin<'scope>(
+    pub(crate) fn begin<'scope>(
         scope: &'scope Scope<'scope, '_>,
-        make: impl Fn() -> Result<Buffers, GpuError> + Send + 'scope,
+        make: impl Fn() -> Result<PoolBuffers, GpuError> + Send + 'scope,
     ) -> Option<Self> {
         let (ask, asked) = channel();
         let (sender, made) = channel();
@@ -48,7 +48,7 @@ impl PoolMaker {
     }
 
     /// Waits for the pool being made, if any.
-    pub(super) fn take(&mut self) -> Result<Option<Arc<Buffers>>, GpuError> {
+    pub(super) fn take(&mut self) -> Result<Option<Arc<PoolBuffers>>, GpuError> {
         if !std::mem::take(&mut self.under_way) {
             return Ok(None);
         }

@@ -6,41 +6,25 @@
 
 use std::sync::Arc;
 
-use super::super::device::{Device, GpuError};
-use super::super::layout;
-use super::super::memory::{Budget, Question, write};
-use super::super::tiles::{Tiles, Work};
-use super::filling::{Counting, Ends, Fill, Level, Rates, fitting};
+use super::filling::{Counting, Ends, Fill, FillLevel, FillRates, fitting};
 use super::maker::PoolMaker;
-use super::{Boxes, Buffers, COUNTERS, Filled, NOTHING, RowStore, Subset};
-use crate::progress::unit;
-use crate::step_times::timed;
+use super::pool::{COUNTERS, NOTHING};
+use super::row_bins::Boxes;
+use super::sizes::stays;
+use super::store::{FilledPool, OpenPool, RowStore, Subset};
+use crate::bake::gpu::device::GpuError;
+use crate::bake::gpu::layout::Pool;
+use crate::bake::gpu::memory::{OnDevice, Question, write};
+use crate::bake::gpu::tiles::{TileWork, Tiles};
+use crate::worker::progress::unit;
+use crate::worker::step_times::timed;
 
-/// Whether another pool may be resident with `left` bytes left. There must also be room for one more, in which other
-/// rows are streamed or rows are sorted, and for `reserve` bytes.
-pub(super) fn stays(left: u64, pool_bytes: u64, reserve: u64) -> bool {
-    left >= 2 * pool_bytes + reserve
-}
-
-#[derive(Debug)]
-pub(super) struct Open {
-    buffers: Arc<Buffers>,
-    streamed: bool,
-    works: Vec<Work>,
-    level: Level<Work>,
-    /// The device's last counters.
-    counted: [u32; COUNTERS],
-    /// The pending read-back of counters for the tiles since.
-    question: Option<Question>,
-}
-
-/// Fills pools with tiles. RowStore are resident as long as the budget keeps `reserve` bytes free, and room for one pool
+/// Fills pools with tiles. Pools are resident as long as the budget keeps `reserve` bytes free, and room for one pool
 /// to stream the others in.
 #[derive(Debug)]
-pub(in crate::bake::gpu) struct Filling<'a> {
-    pools: &'a mut RowStore,
-    device: &'a Device,
-    budget: &'a Arc<Budget>,
+pub(crate) struct Filling<'a> {
+    store: &'a mut RowStore,
+    on: OnDevice<'a>,
     tiles: &'a Tiles,
     reserve: u64,
     maker: Option<PoolMaker>,
@@ -52,7 +36,7 @@ pub(in crate::bake::gpu) struct Filling<'a> {
 /// Share of the expected rows that is certain enough to make a pool for.
 const SURELY: f64 = 0.75;
 
-impl Counting for Work {
+impl Counting for TileWork {
     fn counting(&self) -> u32 {
         self.counting_pixels()
     }
@@ -64,101 +48,95 @@ impl Counting for Work {
 }
 
 impl Fill for Filling<'_> {
-    type Tile = Work;
-    type Pool = Open;
+    type Tile = TileWork;
+    type Pool = OpenPool;
 
-    fn ends(&mut self) -> &mut Ends<Open> {
-        &mut self.pools.ends
+    fn ends(&mut self) -> &mut Ends<OpenPool> {
+        &mut self.store.ends
     }
 
-    fn room(&self) -> layout::Pool {
-        self.pools.mould.room
+    fn room(&self) -> Pool {
+        self.store.mould.room
     }
 
-    fn level(pool: &mut Open) -> &mut Level<Work> {
+    fn level(pool: &mut OpenPool) -> &mut FillLevel<TileWork> {
         &mut pool.level
     }
 
-    fn streamed(pool: &Open) -> bool {
+    fn streamed(pool: &OpenPool) -> bool {
         pool.streamed
     }
 
     fn collect(&mut self) -> Result<(), GpuError> {
         if let Some(maker) = &mut self.maker {
             let made = timed("pools", || maker.take())?;
-            self.pools.spare.extend(made);
+            self.store.spare.extend(made);
         }
         Ok(())
     }
 
     fn stays(&self) -> bool {
-        let (pools, pool) = (&*self.pools, self.pools.pool_bytes());
-        let left = self.budget.left() + pools.row_bins.beside_bytes();
-        pools.scratch.is_none()
-            && match pools.spare.last() {
+        let (store, pool) = (&*self.store, self.store.pool_bytes());
+        let left = self.on.budget.left() + store.row_bins.beside_bytes();
+        store.scratch.is_none()
+            && match store.spare.last() {
                 Some(_) => left >= pool + self.reserve,
                 None => stays(left, pool, self.reserve),
             }
     }
 
-    fn start(&mut self) -> Result<Open, GpuError> {
+    fn start(&mut self) -> Result<OpenPool, GpuError> {
         self.collect()?;
         let mut stays = self.stays();
         // A streamed pool costs more than fewer spare pools.
-        while !stays && self.pools.scratch.is_none() && self.pools.spare.len() > 1 {
-            self.pools.spare.pop();
+        while !stays && self.store.scratch.is_none() && self.store.spare.len() > 1 {
+            self.store.spare.pop();
             stays = self.stays();
         }
-        let Self {
-            pools,
-            device,
-            budget,
-            tiles,
-            ..
-        } = self;
+        let store = &mut *self.store;
         if !stays {
-            pools.row_bins.free_beside();
+            store.row_bins.free_beside();
         }
-        let spare = pools.spare.pop();
-        let buffers = match pools.scratch.as_ref().or(spare.as_ref()) {
+        let spare = store.spare.pop();
+        let buffers = match store.scratch.as_ref().or(spare.as_ref()) {
             Some(empty) => {
-                write(device, &empty.counters, &NOTHING);
+                write(self.on.device, &empty.counters, &NOTHING);
                 Arc::clone(empty)
             }
             None => {
-                let make = || pools.mould.buffers(device, budget, tiles);
+                let make = || store.mould.buffers(self.on, self.tiles);
                 Arc::new(timed("pools", make)?)
             }
         };
         if !stays {
-            pools.scratch = Some(Arc::clone(&buffers));
+            store.scratch = Some(Arc::clone(&buffers));
         }
-        Ok(Open {
+        Ok(OpenPool {
             buffers,
             streamed: !stays,
             works: Vec::new(),
-            level: Level::default(),
+            level: FillLevel::default(),
             counted: NOTHING,
             question: None,
         })
     }
 
-    fn draw(&mut self, tile: &mut Work, pool: &Open) -> Result<(), GpuError> {
+    fn draw(&mut self, tile: &mut TileWork, pool: &OpenPool) -> Result<(), GpuError> {
         let (staged, drawn) = (tile.take_staged(), &pool.buffers.drawn);
         timed("tiles", || {
-            self.tiles.build(self.device, tile, staged, drawn)
+            (self.tiles).build(self.on.device, tile, staged, drawn)
         })
     }
 
-    fn ask(&mut self, pool: &mut Open) -> Result<(), GpuError> {
+    fn ask(&mut self, pool: &mut OpenPool) -> Result<(), GpuError> {
         if pool.question.is_none() && !pool.level.since.is_empty() {
             let counters = &pool.buffers.counters;
-            pool.question = Some(Question::ask(self.device, self.budget, counters, COUNTERS)?);
+            pool.question = Some(Question::ask(self.on, counters, COUNTERS)?);
         }
         Ok(())
     }
 
-    fn settle(&mut self, mut pool: Open) -> Result<Open, GpuError> {
+    fn settle(&mut self, mut pool: OpenPool) -> Result<OpenPool, GpuError> {
         for work in self.answer(&mut pool)? {
             let rest;
             (pool, rest) = self.alone(pool, work)?;
@@ -167,22 +145,20 @@ impl Fill for Filling<'_> {
                 (pool, left) = self.alone(pool, part)?;
                 if !left.is_empty() {
                     // An empty pool holds any tile of that size.
-                    return Err(GpuError::Refused {
-                        label: "footprint".to_owned(),
-                        text: "more rows than there can be".to_owned(),
-                    });
+                    let text = "more rows than there can be";
+                    return Err(GpuError::refused("footprint", text));
                 }
             }
         }
         if pool.level.pixels > 0 {
-            self.pools.ends.rates = Rates::learnt(pool.level.certain, pool.level.pixels);
+            self.store.ends.rates = FillRates::learnt(pool.level.certain, pool.level.pixels);
         }
         Ok(pool)
     }
 
-    fn close(&mut self, pool: Open) {
+    fn close(&mut self, pool: OpenPool) {
         if pool.level.certain.rows > 0 {
-            self.pools.pixels.push(Filled {
+            self.store.pixels.push(FilledPool {
                 counts: pool.level.certain,
                 subset: Subset {
                     patches: pool.counted[5],
@@ -204,17 +180,15 @@ impl Fill for Filling<'_> {
 
 impl<'a> Filling<'a> {
     /// Fills pools without knowing of further views.
-    pub(in crate::bake::gpu) fn new(
-        pools: &'a mut RowStore,
-        device: &'a Device,
-        budget: &'a Arc<Budget>,
+    pub(crate) fn new(
+        store: &'a mut RowStore,
+        on: OnDevice<'a>,
         tiles: &'a Tiles,
         reserve: u64,
     ) -> Self {
         Self {
-            pools,
-            device,
-            budget,
+            store,
+            on,
             tiles,
             reserve,
             maker: None,
@@ -224,7 +198,7 @@ impl<'a> Filling<'a> {
     }
 
     /// Announces `views` views, for which `maker` makes pools.
-    pub(in crate::bake::gpu) fn of_views(self, maker: Option<PoolMaker>, views: usize) -> Self {
+    pub(crate) fn of_views(self, maker: Option<PoolMaker>, views: usize) -> Self {
         let views = [0, views];
         Self {
             maker,
@@ -234,11 +208,7 @@ impl<'a> Filling<'a> {
     }
 
     /// Draws the tiles of the next `views` views into pools.
-    pub(in crate::bake::gpu) fn add(
-        &mut self,
-        works: Vec<Work>,
-        views: usize,
-    ) -> Result<(), GpuError> {
+    pub(crate) fn add(&mut self, works: Vec<TileWork>, views: usize) -> Result<(), GpuError> {
         let pixels = works.iter().map(|work| u64::from(work.counting_pixels()));
         self.pixels += pixels.sum::<u64>();
         self.views = [self.views[0] + views, self.views[1].saturating_sub(views)];
@@ -246,19 +216,19 @@ impl<'a> Filling<'a> {
             self.place(work)?;
             unit();
         }
-        self.foresee();
+        self.preallocate();
         Ok(())
     }
 
     /// Starts making another pool if one will surely be needed and may be resident.
-    fn foresee(&mut self) {
-        let (rates, room) = (self.pools.ends.rates, self.pools.mould.room);
+    fn preallocate(&mut self) {
+        let (rates, room) = (self.store.ends.rates, self.store.mould.room);
         let [before, after] = self.views.map(|views| views as f64);
         let pixels = self.pixels as f64 / before * after;
         let sure = rates.known(pixels * SURELY).is_some_and(|[rows, words]| {
             rows > f64::from(room.rows) || words > f64::from(room.words)
         });
-        let stays = self.pools.spare.is_empty() && self.stays();
+        let stays = self.store.spare.is_empty() && self.stays();
         if let Some(maker) = &mut self.maker
             && sure
             && stays
@@ -274,7 +244,11 @@ impl<'a> Filling<'a> {
 
     /// Draws a tile by itself, into the next pool if necessary. Returns the pool, and the tile if not even an empty
     /// pool holds it.
-    fn alone(&mut self, mut pool: Open, work: Work) -> Result<(Open, Vec<Work>), GpuError> {
+    fn alone(
+        &mut self,
+        mut pool: OpenPool,
+        work: TileWork,
+    ) -> Result<(OpenPool, Vec<TileWork>), GpuError> {
         let mut works = vec![work];
         loop {
             for mut work in works {
@@ -292,18 +266,18 @@ impl<'a> Filling<'a> {
 
     /// Reads the counters of a pool. If something did not fit, resets the pool to the last known counters and returns
     /// the tiles drawn since.
-    fn answer(&mut self, pool: &mut Open) -> Result<Vec<Work>, GpuError> {
+    fn answer(&mut self, pool: &mut OpenPool) -> Result<Vec<TileWork>, GpuError> {
         self.ask(pool)?;
         let Some(question) = pool.question.take() else {
             return Ok(Vec::new());
         };
-        let counted = timed("asks", || question.answer(self.device))?;
+        let counted = timed("asks", || question.answer(self.on.device))?;
         let since = pool.level.take_since();
         if counted[4] != 0 {
-            write(self.device, &pool.buffers.counters, &pool.counted);
+            write(self.on.device, &pool.buffers.counters, &pool.counted);
             return Ok(since);
         }
-        let holds = layout::Pool {
+        let holds = Pool {
             patches: counted[0],
             rows: counted[1],
             words: counted[2],
@@ -314,19 +288,5 @@ impl<'a> Filling<'a> {
             pool.works.extend(since);
         }
         Ok(Vec::new())
-    }
-}
-
-impl RowStore {
-    /// Expects no rows of any tile until the device is asked, so that tests reach overflow.
-    #[cfg(test)]
-    pub(in crate::bake::gpu) fn expect_nothing(&mut self) {
-        self.ends.rates = Rates::nothing();
-    }
-}
-
-impl Open {
-    pub(super) fn into_buffers(self) -> Arc<Buffers> {
-        self.buffers
     }
 }

@@ -1,5 +1,5 @@
 //! A full pool → its rows with a box, sorted by the bin where their box begins, and patches over
-//! them (row_bins.wgsl).
+//! them (`row_bins.wgsl`).
 //!
 //! Resident rows are moved into that order through a second set of buffers. Streamed rows are visited through an index.
 //! The number of patches is known only after the device has made them, so the host asks for all pools at once. Streamed
@@ -7,14 +7,14 @@
 
 use std::sync::Arc;
 
-use super::{Buffers, COUNTERS, sizes};
+use super::pool::{COUNTERS, PoolBuffers};
 use crate::bake::gpu::batch::Batch;
-use crate::bake::gpu::device::{Device, GpuError};
+use crate::bake::gpu::device::GpuError;
 use crate::bake::gpu::layout::{
-    self, Ordering, Patch, RANKS, ROW_BIN, Row, TEXEL_LANES, texel_groups,
+    Ordering, Patch, Pool, RANKS, ROW_BIN, Row, TEXEL_LANES, texel_groups,
 };
-use crate::bake::gpu::memory::{Budget, Buffer, Held, Maker, OnDevice, STORAGE, UNIFORM, write};
-use crate::bake::gpu::stage::{Compiled, bind};
+use crate::bake::gpu::memory::{Buffer, Held, Maker, OnDevice, STORAGE, UNIFORM, write};
+use crate::bake::gpu::stage::{Compiled, bind_buffers};
 
 /// First of the bins' counters among a pool's counters: rows in order, patches of the subset and others, words moved.
 const COUNTED: usize = 9;
@@ -24,10 +24,10 @@ const _: () = assert!(COUNTED_TO <= COUNTERS);
 
 /// The grid of a window's bins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::bake::gpu) struct Ground {
+pub(crate) struct Ground {
     /// Texels in a row, and in all.
-    pub(in crate::bake::gpu) size: u32,
-    pub(in crate::bake::gpu) texels: u32,
+    pub(crate) size: u32,
+    pub(crate) texels: u32,
 }
 
 impl Ground {
@@ -53,7 +53,7 @@ pub(super) struct RowBins {
     keys: Buffer,
     /// Order of a pool's rows.
     pub(super) order: Buffer,
-    /// Placeholder where nothing is moved.
+    /// Bound where no rows move.
     nothing: Buffer,
     /// Temporary buffers through which rows and their words are moved.
     beside: Option<[Buffer; 2]>,
@@ -61,9 +61,9 @@ pub(super) struct RowBins {
 
 /// Numbers of rows with a box, and of their words.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::bake::gpu) struct Boxes {
-    pub(in crate::bake::gpu) rows: u32,
-    pub(in crate::bake::gpu) words: u32,
+pub(crate) struct Boxes {
+    pub(crate) rows: u32,
+    pub(crate) words: u32,
 }
 
 impl Boxes {
@@ -73,7 +73,16 @@ impl Boxes {
             words: self.words.max(other.words),
         }
     }
+
+    /// Of the rows, and of the words.
+    fn bytes(self) -> [u64; 2] {
+        let row = size_of::<Row>() as u64;
+        [u64::from(self.rows) * row, u64::from(self.words) * 4]
+    }
 }
+
+/// A larger buffer for the patches of a pool, and its capacity.
+pub(super) type MoreRoom = (Buffer, u32);
 
 #[derive(Debug)]
 pub(super) struct Binned {
@@ -87,11 +96,12 @@ pub(super) struct Binned {
     pub(super) counts: [u32; 2],
 }
 
-/// Buffers to sort pools of this capacity: the counters of bins, the order, and a placeholder.
-pub(in crate::bake::gpu) fn buffers<M: Maker>(
+/// Buffers to sort pools of this capacity: the counters of bins, the order, and a small buffer that is
+/// bound where no rows move.
+pub(crate) fn buffers<M: Maker>(
     make: &M,
     ground: Ground,
-    room: layout::Pool,
+    room: Pool,
 ) -> Result<[Held<M::Buffer>; 3], GpuError> {
     Ok([
         make.buffer("keys", ground.bytes(), STORAGE)?,
@@ -100,30 +110,26 @@ pub(in crate::bake::gpu) fn buffers<M: Maker>(
     ])
 }
 
-pub(in crate::bake::gpu) fn beside<M: Maker>(
-    make: &M,
-    most: Boxes,
-) -> Result<[Held<M::Buffer>; 2], GpuError> {
-    let rows = u64::from(most.rows) * size_of::<Row>() as u64;
+pub(crate) fn beside<M: Maker>(make: &M, most: Boxes) -> Result<[Held<M::Buffer>; 2], GpuError> {
+    let [rows, words] = most.bytes();
     Ok([
         make.buffer("rows beside", rows, STORAGE)?,
-        make.buffer("words beside", u64::from(most.words) * 4, STORAGE)?,
+        make.buffer("words beside", words, STORAGE)?,
     ])
 }
 
-pub(in crate::bake::gpu) fn ordering<M: Maker>(make: &M) -> Result<Held<M::Buffer>, GpuError> {
+pub(crate) fn ordering<M: Maker>(make: &M) -> Result<Held<M::Buffer>, GpuError> {
     make.buffer("ordering", size_of::<Ordering>() as u64, UNIFORM)
 }
 
 impl RowBins {
     pub(super) fn new(
-        device: &Device,
-        budget: &Arc<Budget>,
+        on: OnDevice<'_>,
         stage: Compiled,
         ground: Ground,
-        room: layout::Pool,
+        room: Pool,
     ) -> Result<Self, GpuError> {
-        let [keys, order, nothing] = buffers(&OnDevice { device, budget }, ground, room)?;
+        let [keys, order, nothing] = buffers(&on, ground, room)?;
         Ok(Self {
             stage,
             ground,
@@ -134,15 +140,9 @@ impl RowBins {
         })
     }
 
-    pub(super) fn renew(
-        &mut self,
-        device: &Device,
-        budget: &Arc<Budget>,
-        ground: Ground,
-    ) -> Result<(), GpuError> {
+    pub(super) fn renew(&mut self, on: OnDevice<'_>, ground: Ground) -> Result<(), GpuError> {
         if ground.bytes() > self.keys.item.size() {
-            let make = OnDevice { device, budget };
-            self.keys = make.buffer("keys", ground.bytes(), STORAGE)?;
+            self.keys = on.buffer("keys", ground.bytes(), STORAGE)?;
         }
         self.ground = ground;
         Ok(())
@@ -162,39 +162,33 @@ impl RowBins {
     }
 
     /// Makes temporary buffers for up to `most` rows and words.
-    pub(super) fn make_beside(
-        &mut self,
-        device: &Device,
-        budget: &Arc<Budget>,
-        most: Boxes,
-    ) -> Result<(), GpuError> {
+    pub(super) fn make_beside(&mut self, on: OnDevice<'_>, most: Boxes) -> Result<(), GpuError> {
         let room = (self.beside.as_ref()).map_or([0; 2], |beside| {
             beside.each_ref().map(|buffer| buffer.item.size())
         });
-        let rows = u64::from(most.rows) * size_of::<Row>() as u64;
-        if room[0] < rows || room[1] < u64::from(most.words) * 4 {
+        let [rows, words] = most.bytes();
+        if room[0] < rows || room[1] < words {
             self.beside = None;
-            self.beside = Some(beside(&OnDevice { device, budget }, most)?);
+            self.beside = Some(beside(&on, most)?);
         }
         Ok(())
     }
 
-    /// Prepares sorting a pool with `boxes`. `to` are the buffers through which resident rows move. `more` is a larger
-    /// buffer for patches and its capacity.
+    /// Prepares sorting a pool with `boxes`. `to` are the buffers through which resident rows move.
     pub(super) fn of(
         &self,
-        device: &Device,
-        budget: &Arc<Budget>,
-        buffers: &Buffers,
+        on: OnDevice<'_>,
+        buffers: &PoolBuffers,
         boxes: Boxes,
-        (to, more): (Option<[&Buffer; 2]>, Option<(Buffer, u32)>),
+        to: Option<[&Buffer; 2]>,
+        more: Option<MoreRoom>,
     ) -> Result<Binned, GpuError> {
         let row_bins = self.ground.row_bins();
         let groups = [boxes.rows, 2 * row_bins].map(texel_groups);
         let [row_stride, row_bin_stride] = groups.map(|groups| groups * TEXEL_LANES);
         let (more, room) = match more {
             Some((more, room)) => (Some(more), room),
-            None => (None, sizes::row_bins(buffers.room)),
+            None => (None, buffers.room.row_bins()),
         };
         let own = Ordering {
             rows: boxes.rows,
@@ -205,8 +199,8 @@ impl RowBins {
             row_stride,
             row_bin_stride,
         };
-        let ordering = ordering(&OnDevice { device, budget })?;
-        write(device, &ordering, &[own]);
+        let ordering = ordering(&on)?;
+        write(on.device, &ordering, &[own]);
         let [new_rows, new_words] = to.unwrap_or([&self.nothing; 2]);
         let bound = [
             &ordering,
@@ -219,9 +213,8 @@ impl RowBins {
             new_rows,
             new_words,
         ];
-        let bound = bound.map(|buffer| buffer.item.as_entire_binding());
         Ok(Binned {
-            own: bind(device, "row_bins", &self.stage.layout, &bound),
+            own: bind_buffers(on.device, "row_bins", &self.stage.layout, &bound),
             _ordering: ordering,
             groups,
             more,
@@ -231,7 +224,10 @@ impl RowBins {
     }
 
     /// Buffers through which resident rows move: those for streamed rows, if there are any.
-    pub(super) fn to<'a>(&'a self, scratch: Option<&'a Arc<Buffers>>) -> Option<[&'a Buffer; 2]> {
+    pub(super) fn to<'a>(
+        &'a self,
+        scratch: Option<&'a Arc<PoolBuffers>>,
+    ) -> Option<[&'a Buffer; 2]> {
         let beside = self.beside.as_ref().map(|beside| beside.each_ref());
         scratch
             .map(|scratch| [&scratch.rows, &scratch.words])
@@ -241,7 +237,7 @@ impl RowBins {
     pub(super) fn put_in_order(
         &self,
         batch: &mut Batch<'_>,
-        buffers: &Buffers,
+        buffers: &PoolBuffers,
         binned: &Binned,
     ) -> Result<(), GpuError> {
         let encoder = batch.encoder();
@@ -254,7 +250,7 @@ impl RowBins {
             ("lay_out", row_bins),
             ("put_in_order", rows),
         ] {
-            self.dispatch(batch, entry, binned, groups)?;
+            (self.stage).dispatch_line(batch, entry, &binned.own, groups)?;
         }
         Ok(())
     }
@@ -262,14 +258,14 @@ impl RowBins {
     pub(super) fn move_rows(
         &self,
         batch: &mut Batch<'_>,
-        buffers: &Buffers,
+        buffers: &PoolBuffers,
         binned: &Binned,
         boxes: Boxes,
         [rows, words]: [&Buffer; 2],
     ) -> Result<(), GpuError> {
-        self.dispatch(batch, "move_rows", binned, binned.groups[0])?;
-        let row_bytes = u64::from(boxes.rows) * size_of::<Row>() as u64;
-        let word_bytes = u64::from(boxes.words) * 4;
+        let groups = binned.groups[0];
+        (self.stage).dispatch_line(batch, "move_rows", &binned.own, groups)?;
+        let [row_bytes, word_bytes] = boxes.bytes();
         let encoder = batch.encoder();
         for (from, to, bytes) in [
             (rows, &buffers.rows, row_bytes),
@@ -279,21 +275,10 @@ impl RowBins {
         }
         Ok(())
     }
-
-    fn dispatch(
-        &self,
-        batch: &mut Batch<'_>,
-        entry: &'static str,
-        binned: &Binned,
-        groups: u32,
-    ) -> Result<(), GpuError> {
-        let own = &binned.own;
-        (self.stage).dispatch(batch, entry, own, [groups, 1], groups)
-    }
 }
 
 impl Binned {
-    pub(super) fn patches<'a>(&'a self, buffers: &'a Buffers) -> &'a Buffer {
+    pub(super) fn patches<'a>(&'a self, buffers: &'a PoolBuffers) -> &'a Buffer {
         self.more.as_ref().unwrap_or(&buffers.row_bins)
     }
 

@@ -3,15 +3,14 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use super::Bound;
-use crate::bake::gpu::device::{Device, GpuError};
-use crate::bake::gpu::layout::{self, LISTED_MOST, PATCH_TEXELS, SEAM};
-use crate::bake::gpu::memory::{Budget, Buffer, Held, Maker, OnDevice, STORAGE, write};
-use crate::bake::rows::Rows;
+use super::bound::{Binding, Bound};
+use crate::bake::gpu::device::GpuError;
+use crate::bake::gpu::layout::{self, LISTED_MOST, PATCH_TEXELS, Pool, SEAM, Visited};
+use crate::bake::gpu::memory::{Buffer, Held, Maker, OnDevice, STORAGE, write};
+use crate::bake::model::rows::Rows;
 
 /// Largest number of rows of a pool of seams.
 const ROWS: usize = 1 << 18;
@@ -19,30 +18,39 @@ const ROWS: usize = 1 << 18;
 const AT_ONCE: usize = 1 << 12;
 
 #[derive(Debug)]
-pub(super) struct Seams {
-    pub(super) counts: layout::Pool,
+pub(super) struct SeamPool {
+    pub(super) counts: Pool,
     pub(super) counted: bool,
     pub(super) bound: Option<Bound>,
+    /// Patches, rows, words and row weights.
     buffers: [Buffer; 4],
 }
 
-impl Seams {
-    /// Patches, rows, words and row weights.
-    pub(super) fn parts(&self) -> [&Buffer; 4] {
-        self.buffers.each_ref()
+impl SeamPool {
+    pub(super) fn bind(&self, binding: &Binding<'_>) -> Result<Bound, GpuError> {
+        let all = Visited {
+            patches: self.counts.patches,
+            first: self.counts.patches,
+            ..Visited::default()
+        };
+        let [patches, rows, words, trust] = &self.buffers;
+        // Placeholders: seams have no bins.
+        let (order, row_bins) = (words, patches);
+        let parts = [patches, rows, words, trust, order, row_bins];
+        binding.bind(all, self.counts.rows, parts)
     }
 }
 
 /// Rows in the device's format.
 #[derive(Debug, Default)]
-pub(in crate::bake::gpu) struct Packed {
+pub(crate) struct PackedSeams {
     pub(super) patches: Vec<layout::Patch>,
     pub(super) rows: Vec<layout::Row>,
     /// For each patch its list of texels and its entries.
     pub(super) words: Vec<u32>,
 }
 
-impl Packed {
+impl PackedSeams {
     fn append(&mut self, some: Self) {
         let (rows, words) = (self.rows.len() as u32, self.words.len() as u32);
         let patches = some.patches.into_iter().map(|patch| layout::Patch {
@@ -61,8 +69,8 @@ impl Packed {
 }
 
 /// Packs `rows` of `seams` in their order. A row must have fewer entries than a patch may have texels.
-pub(super) fn pack(seams: &Rows, rows: Range<usize>) -> Packed {
-    let mut packed = Packed::default();
+pub(super) fn pack(seams: &Rows, rows: Range<usize>) -> PackedSeams {
+    let mut packed = PackedSeams::default();
     let mut next = rows.start;
     while next < rows.end {
         let mut places: BTreeMap<u32, u32> = BTreeMap::new();
@@ -103,13 +111,13 @@ pub(super) fn pack(seams: &Rows, rows: Range<usize>) -> Packed {
 }
 
 /// All seams, packed pool by pool.
-pub(in crate::bake::gpu) fn parts(seams: &Rows) -> impl Iterator<Item = Packed> {
+pub(crate) fn parts(seams: &Rows) -> impl Iterator<Item = PackedSeams> {
     pieces(0..seams.len(), ROWS).map(|pool| {
         let some: Vec<Range<usize>> = pieces(pool, AT_ONCE).collect();
-        let packed: Vec<Packed> = (some.into_par_iter())
+        let packed: Vec<PackedSeams> = (some.into_par_iter())
             .map(|rows| pack(seams, rows))
             .collect();
-        let mut all = Packed::default();
+        let mut all = PackedSeams::default();
         packed.into_iter().for_each(|some| all.append(some));
         all
     })
@@ -122,9 +130,9 @@ fn pieces(all: Range<usize>, length: usize) -> impl Iterator<Item = Range<usize>
 }
 
 /// The buffers of a pool of seams, still empty: patches, rows, words, trust (row weights).
-pub(in crate::bake::gpu) fn buffers<M: Maker>(
+pub(crate) fn buffers<M: Maker>(
     make: &M,
-    packed: &Packed,
+    packed: &PackedSeams,
 ) -> Result<[Held<M::Buffer>; 4], GpuError> {
     let of = |bytes: usize| make.buffer("seams", bytes as u64, STORAGE);
     Ok([
@@ -136,19 +144,15 @@ pub(in crate::bake::gpu) fn buffers<M: Maker>(
 }
 
 /// Uploads all seams.
-pub(super) fn pools(
-    device: &Device,
-    budget: &Arc<Budget>,
-    seams: &Rows,
-) -> Result<Vec<Seams>, GpuError> {
+pub(super) fn upload(on: OnDevice<'_>, seams: &Rows) -> Result<Vec<SeamPool>, GpuError> {
     let mut pools = Vec::new();
     for packed in parts(seams) {
-        let buffers = buffers(&OnDevice { device, budget }, &packed)?;
-        write(device, &buffers[0], &packed.patches);
-        write(device, &buffers[1], &packed.rows);
-        write(device, &buffers[2], &packed.words);
-        pools.push(Seams {
-            counts: layout::Pool {
+        let buffers = buffers(&on, &packed)?;
+        write(on.device, &buffers[0], &packed.patches);
+        write(on.device, &buffers[1], &packed.rows);
+        write(on.device, &buffers[2], &packed.words);
+        pools.push(SeamPool {
+            counts: Pool {
                 patches: packed.patches.len() as u32,
                 rows: packed.rows.len() as u32,
                 words: packed.words.len() as u32,

@@ -1,11 +1,10 @@
 //! A pass over the row store: dispatches over the pools and rows that it wants.
 
 use super::bound::Bound;
-use super::{Filled, NOTHING, RowStore};
+use super::store::{FilledPool, RowStore};
 use crate::bake::gpu::batch::Batch;
 use crate::bake::gpu::device::GpuError;
-use crate::bake::gpu::layout;
-use crate::bake::gpu::memory::write;
+use crate::bake::gpu::layout::Pool;
 use crate::bake::gpu::stage::Compiled;
 use crate::bake::gpu::tiles::Tiles;
 
@@ -13,7 +12,7 @@ use crate::bake::gpu::tiles::Tiles;
 const BATCH_WORDS: u64 = 32 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::bake::gpu) enum Which {
+pub(crate) enum Which {
     Pixels,
     /// Pixels whose rows are resident, and pixels whose rows are redrawn.
     Held,
@@ -24,32 +23,37 @@ pub(in crate::bake::gpu) enum Which {
 
 /// One entry point over rows with its own resources.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::bake::gpu) struct Visit<'a> {
-    pub(in crate::bake::gpu) stage: &'a Compiled,
-    pub(in crate::bake::gpu) entry: &'static str,
-    pub(in crate::bake::gpu) own: &'a wgpu::BindGroup,
+pub(crate) struct Visit<'a> {
+    pub(crate) stage: &'a Compiled,
+    pub(crate) entry: &'static str,
+    pub(crate) own: &'a wgpu::BindGroup,
+}
+
+impl<'a> Visit<'a> {
+    pub(crate) fn new(stage: &'a Compiled, entry: &'static str, own: &'a wgpu::BindGroup) -> Self {
+        Self { stage, entry, own }
+    }
 }
 
 impl RowStore {
-    /// Runs `visits` over the rows of `which`. On redrawn rows `again` runs first and restores their weights.
-    pub(in crate::bake::gpu) fn visit(
+    /// Runs `visits` over the rows of `which`. On redrawn rows `restore` runs first and restores their weights.
+    pub(crate) fn visit(
         &self,
         batch: &mut Batch<'_>,
         tiles: &Tiles,
         visits: &[Visit<'_>],
         which: Which,
-        again: Option<Visit<'_>>,
+        restore: Option<Visit<'_>>,
     ) -> Result<(), GpuError> {
         for pool in &self.pixels {
-            let streamed = !pool.works.is_empty();
             let wanted = match which {
                 Which::Pixels | Which::All => true,
-                Which::Held => !streamed,
-                Which::Streamed => streamed,
+                Which::Held => !pool.is_streamed(),
+                Which::Streamed => pool.is_streamed(),
                 Which::Seams => false,
             };
             if wanted {
-                self.visit_pool(batch, tiles, pool, visits, again)?;
+                self.visit_pool(batch, tiles, pool, visits, restore)?;
             }
         }
         if matches!(which, Which::Seams | Which::All) {
@@ -64,24 +68,21 @@ impl RowStore {
         &self,
         batch: &mut Batch<'_>,
         tiles: &Tiles,
-        pool: &Filled,
+        pool: &FilledPool,
         visits: &[Visit<'_>],
-        again: Option<Visit<'_>>,
+        restore: Option<Visit<'_>>,
     ) -> Result<(), GpuError> {
         let bound = (pool.bound.as_ref()).map(|[all, few]| if self.narrowed { few } else { all });
-        if pool.works.is_empty() {
+        if !pool.is_streamed() {
             return dispatch(batch, pool.counts, bound, visits);
         }
         batch.send()?;
-        write(batch.device, &pool.buffers.counters, &NOTHING);
-        for work in &pool.works {
-            tiles.build(batch.device, work, None, &pool.buffers.drawn)?;
-        }
+        pool.redraw(batch.device, tiles)?;
         if let Some(binned) = &pool.binned {
             (self.row_bins).put_in_order(batch, &pool.buffers, binned)?;
         }
-        if let Some(again) = again {
-            dispatch(batch, pool.counts, bound, &[again])?;
+        if let Some(restore) = restore {
+            dispatch(batch, pool.counts, bound, &[restore])?;
         }
         dispatch(batch, pool.counts, bound, visits)?;
         batch.send()?;
@@ -93,7 +94,7 @@ impl RowStore {
 /// Records visits of the patches of a pool that `bound` names; `counts` is the whole pool.
 pub(super) fn dispatch(
     batch: &mut Batch<'_>,
-    counts: layout::Pool,
+    counts: Pool,
     bound: Option<&Bound>,
     visits: &[Visit<'_>],
 ) -> Result<(), GpuError> {

@@ -3,15 +3,13 @@
 use proto::job::{Blend, Memory};
 use proto::table::maps::residual_code;
 
-use super::Options;
-use super::reference;
-use super::solve::{SIZE, double, job, random_texels, ties, views};
-use super::{ball, options};
-use crate::bake::backend::{Backend, Belief, Strength};
-use crate::bake::native::Native;
+use super::solve::{SIZE, STRENGTH, double, job, random_texels, ties, views};
+use super::{Setup, add, ball, device, fit, options, reference, small};
+use crate::bake::solve::backend::{Backend, Belief, Ties};
+use crate::bake::solve::native::Native;
 
-fn mapped() -> Options {
-    Options {
+fn mapped() -> Setup {
+    Setup {
         maps: true,
         ..options()
     }
@@ -21,17 +19,13 @@ fn mapped() -> Options {
 fn deviations_are_the_weighted_means() {
     let scene = ball(24, SIZE);
     for blend in [Blend::Linear, Blend::Srgb] {
-        let Some((mut gpu, rows)) = job(&scene, &Options { blend, ..mapped() }) else {
+        let Some((mut gpu, rows)) = job(&scene, &Setup { blend, ..mapped() }) else {
             return;
         };
         let texels = random_texels(31);
         gpu.write_texels(&texels).expect("written");
         // The weights of a fit must not matter here, nor what the solver left in its planes.
-        let strength = Strength {
-            smoothness: 1e-2,
-            seam: 0.05,
-        };
-        gpu.reweight(&[0.1, 0.0, 0.3].map(Belief::from), strength)
+        gpu.reweight(&[0.1, 0.0, 0.3].map(Belief::from), STRENGTH)
             .expect("weighed");
         gpu.solve(1).expect("solved");
         gpu.write_texels(&texels).expect("written");
@@ -65,9 +59,7 @@ fn both_adapters_say_the_same_of_the_views() {
         Blend::Linear,
         Memory::Full,
     );
-    for view in &views() {
-        native.add_view(view).expect("rows");
-    }
+    add(&mut native, &views());
     let texels = random_texels(32);
     gpu.write_texels(&texels).expect("written");
     native.write_texels(&texels).expect("written");
@@ -95,41 +87,32 @@ fn both_adapters_say_the_same_of_the_views() {
 fn rows_that_are_drawn_again_deviate_no_otherwise() {
     let scene = ball(24, SIZE);
     let texels = random_texels(33);
-    let small = Options {
-        binding_limit: Some(300 << 10),
-        ..mapped()
+    let small = Setup {
+        maps: true,
+        ..small()
     };
-    let deviations = |options: &Options| {
-        let mut gpu = super::begin(
-            super::device()?,
-            scene.clone(),
-            &crate::bake::backend::Ties::default(),
-            options,
-        )
-        .ok()?;
-        for view in &views() {
-            gpu.add_view(view).ok()?;
-        }
-        gpu.write_texels(&texels).ok()?;
-        let streamed = gpu.fit.as_ref().is_some_and(|fit| fit.pools.streamed());
-        Some((gpu.deviations().ok()?, streamed))
-    };
-    let Some(held) = deviations(&small) else {
-        assert!(super::device().is_none(), "it fits the budget");
-        return;
-    };
-    let mut budget = 8 << 20;
-    let streamed = loop {
-        let options = Options {
+    // None where the budget is too small.
+    let deviations = |budget: u64| {
+        let options = Setup {
             vram_budget: budget,
             ..small
         };
-        match deviations(&options) {
-            Some(found) => break found,
-            None => budget += 128 << 10,
-        }
+        let mut gpu = super::begin(device()?, scene.clone(), &Ties::default(), &options).ok()?;
+        views()
+            .iter()
+            .try_for_each(|view| gpu.add_view(view))
+            .ok()?;
+        gpu.write_texels(&texels).ok()?;
+        let streamed = fit(&gpu).store.streamed();
+        Some((gpu.deviations().ok()?, streamed))
     };
-    assert!(streamed.1 && !held.1, "{budget} bytes");
+    let Some(held) = deviations(small.vram_budget) else {
+        assert!(device().is_none(), "it fits the budget");
+        return;
+    };
+    let streamed = (0..).find_map(|step| deviations((8 << 20) + (step << 17)));
+    let streamed = streamed.expect("some budget suffices");
+    assert!(streamed.1 && !held.1);
     assert!(streamed.0 == held.0, "streaming changes the result");
 }
 

@@ -2,18 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use proto::table::{Mesh, View};
+use proto::table::View;
 
-use super::Options;
-use super::{Random, ball, gpu, options, view};
-use crate::bake::backend::Backend;
-use crate::bake::footprint::footprints;
+use super::{Random, Setup, ball, fit, gpu, options, small, soup, view};
 use crate::bake::gpu::Gpu;
 use crate::bake::gpu::raster::Way;
 use crate::bake::gpu::tiles::{Drawn, parts};
-use crate::bake::rows::Rows;
-use crate::bake::scene::Scene;
-use crate::bake::window::Window;
+use crate::bake::model::footprint::footprints;
+use crate::bake::model::rows::Rows;
+use crate::bake::model::scene::Scene;
+use crate::bake::plan::window::Window;
+use crate::bake::solve::backend::Backend;
 
 /// Footprints by pixel.
 type ByPixel = BTreeMap<u32, BTreeMap<u32, f32>>;
@@ -22,7 +21,7 @@ fn by_pixel(chunks: &[Rows]) -> ByPixel {
     let mut found = ByPixel::new();
     for rows in chunks {
         for row in 0..rows.len() {
-            let entries = &rows.entries[rows.starts[row] as usize..rows.starts[row + 1] as usize];
+            let entries = rows.row(row);
             let texels: BTreeMap<u32, f32> = entries
                 .iter()
                 .map(|entry| (entry.texel, entry.weight))
@@ -41,14 +40,10 @@ fn by_pixel(chunks: &[Rows]) -> ByPixel {
 
 /// Shares of pixels that only one side has, and of common ones whose weights differ by more than `tolerance` in sum.
 fn differences(ours: &ByPixel, theirs: &ByPixel, tolerance: f32) -> (f64, f64) {
-    let one_sided = ours
-        .keys()
-        .filter(|pixel| !theirs.contains_key(pixel))
-        .count()
-        + theirs
-            .keys()
-            .filter(|pixel| !ours.contains_key(pixel))
-            .count();
+    let only = |one: &ByPixel, other: &ByPixel| {
+        (one.keys().filter(|pixel| !other.contains_key(pixel))).count()
+    };
+    let one_sided = only(ours, theirs) + only(theirs, ours);
     let mut wrong = 0;
     let mut common = 0;
     for (pixel, own) in ours {
@@ -75,12 +70,7 @@ fn differences(ours: &ByPixel, theirs: &ByPixel, tolerance: f32) -> (f64, f64) {
 }
 
 fn gpu_rows(gpu: &Gpu, view: &View) -> ByPixel {
-    by_pixel(&[gpu
-        .fit
-        .as_ref()
-        .expect("alive")
-        .rows_of(view)
-        .expect("rows")])
+    by_pixel(&[fit(gpu).rows_of(view).expect("rows")])
 }
 
 fn native_rows(scene: &Scene, view: &View, taps: u32) -> ByPixel {
@@ -93,9 +83,9 @@ const EDGE_SHARE: f64 = 0.02;
 const WEIGHT_TOLERANCE: f32 = 2e-3;
 
 /// Checks both rasters; returns the number of covered pixels.
-fn agrees(scene: &Scene, view: &View, options: &Options) -> usize {
+fn agrees(scene: &Scene, view: &View, options: &Setup) -> usize {
     let [compute, graphics] = [Way::Compute, Way::Graphics].map(|way| {
-        let options = Options {
+        let options = Setup {
             way: Some(way),
             ..*options
         };
@@ -105,7 +95,7 @@ fn agrees(scene: &Scene, view: &View, options: &Options) -> usize {
     compute
 }
 
-fn agrees_by(scene: &Scene, view: &View, options: &Options) -> usize {
+fn agrees_by(scene: &Scene, view: &View, options: &Setup) -> usize {
     let Some(gpu) = gpu(scene, options) else {
         return 1;
     };
@@ -128,7 +118,7 @@ fn footprints_of_a_ball_agree_at_every_number_of_taps() {
         let covered = agrees(
             &scene,
             &view(0, 37, 53, 3.5, 0.4),
-            &Options { taps, ..options() },
+            &Setup { taps, ..options() },
         );
         assert!(covered > 300, "{covered} pixels");
     }
@@ -151,7 +141,7 @@ fn footprints_within_a_window_agree_and_leave_out_what_is_elsewhere() {
     )];
     let view = view(0, 97, 113, 3.5, 0.4);
     for taps in [2, 4] {
-        let options = Options { taps, ..options() };
+        let options = Setup { taps, ..options() };
         let all = agrees(&ball(24, 260), &view, &options);
         for window in small.iter().chain(&large) {
             let scene = ball(24, window.size).within(window);
@@ -164,12 +154,7 @@ fn footprints_within_a_window_agree_and_leave_out_what_is_elsewhere() {
 #[test]
 fn tiles_of_a_small_binding_give_the_same_footprints() {
     let scene = ball(24, 260);
-    // A pool of 64 Ki entries: tiles of few blocks.
-    let small = Options {
-        taps: 2,
-        binding_limit: Some(300 << 10),
-        ..options()
-    };
+    let small = Setup { taps: 2, ..small() };
     let covered = agrees(&scene, &view(0, 61, 47, 3.5, 2.0), &small);
     assert!(covered > 300, "{covered} pixels");
 }
@@ -188,7 +173,7 @@ fn a_camera_that_looks_away_sees_nothing() {
 #[test]
 fn soup_with_degenerate_triangles_agrees() {
     let mut random = Random(7);
-    let mut mesh = Mesh::default();
+    let (mut positions, mut uvs) = (Vec::new(), Vec::new());
     for triangle in 0..60u32 {
         let base: [f32; 3] = std::array::from_fn(|_| random.next() * 2.0 - 1.0);
         for corner in 0..3 {
@@ -197,38 +182,27 @@ fn soup_with_degenerate_triangles_agrees() {
                 1 if corner == 2 => 0.0,
                 _ => 0.8,
             };
-            mesh.positions.push(std::array::from_fn(|axis| {
+            positions.push(std::array::from_fn(|axis| {
                 base[axis] + spread * (random.next() - 0.5)
             }));
-            mesh.uvs.push([random.next(), random.next()]);
+            uvs.push([random.next(), random.next()]);
         }
-        mesh.triangles
-            .push([3 * triangle, 3 * triangle + 1, 3 * triangle + 2]);
     }
-    mesh.triangles.push([5, 5, 6]);
-    mesh.surface_vertices = (0..180).collect();
-    let scene = Scene::new(&mesh, 256);
+    let triangles = (0..60).map(|k| [3 * k, 3 * k + 1, 3 * k + 2]);
+    let scene = soup(positions, uvs, triangles.chain([[5, 5, 6]]).collect(), 256);
     // Neighbouring footprints without common texels: each has dozens of texels.
-    agrees(
-        &scene,
-        &view(0, 64, 64, 3.0, 0.7),
-        &Options {
-            taps: 2,
-            ..options()
-        },
-    );
+    let few = Setup {
+        taps: 2,
+        ..options()
+    };
+    agrees(&scene, &view(0, 64, 64, 3.0, 0.7), &few);
 }
 
 #[test]
 fn one_triangle_and_one_pixel_agree() {
-    let mut mesh = Mesh {
-        positions: vec![[-9.0, -9.0, 0.0], [9.0, -9.0, 0.0], [0.0, 9.0, 0.0]],
-        uvs: vec![[0.0, 0.0], [1.0, 0.0], [0.5, 1.0]],
-        triangles: vec![[0, 1, 2]],
-        ..Mesh::default()
-    };
-    mesh.surface_vertices = vec![0, 1, 2];
-    let scene = Scene::new(&mesh, 256);
+    let positions = vec![[-9.0, -9.0, 0.0], [9.0, -9.0, 0.0], [0.0, 9.0, 0.0]];
+    let uvs = vec![[0.0, 0.0], [1.0, 0.0], [0.5, 1.0]];
+    let scene = soup(positions, uvs, vec![[0, 1, 2]], 256);
     let mut one = view(0, 1, 1, 5.0, 0.0);
     one.pixels = vec![[1, 2, 3, 255]];
     assert_eq!(agrees(&scene, &one, &options()), 1);
@@ -238,19 +212,10 @@ fn one_triangle_and_one_pixel_agree() {
 fn texels_of_one_column_agree() {
     // A square whose texture is a line from the middle of a texel down: hundreds of texels in one column.
     let u = 100.5 / 1024.0;
-    let mesh = Mesh {
-        positions: vec![
-            [-9.0, -9.0, 0.0],
-            [9.0, -9.0, 0.0],
-            [9.0, 9.0, 0.0],
-            [-9.0, 9.0, 0.0],
-        ],
-        uvs: vec![[u, 0.0], [u, 0.3], [u, 1.0], [u, 0.7]],
-        triangles: vec![[0, 1, 2], [0, 2, 3]],
-        surface_vertices: vec![0, 1, 2, 3],
-        ..Mesh::default()
-    };
-    let scene = Scene::new(&mesh, 1024);
+    let positions = [[-9.0, -9.0], [9.0, -9.0], [9.0, 9.0], [-9.0, 9.0]];
+    let positions = positions.map(|[x, y]| [x, y, 0.0]).to_vec();
+    let uvs = [0.0, 0.3, 1.0, 0.7].map(|v| [u, v]).to_vec();
+    let scene = soup(positions, uvs, vec![[0, 1, 2], [0, 2, 3]], 1024);
     let mut few = view(0, 16, 16, 15.0, 0.0);
     few.pixels.fill([1, 2, 3, 255]);
     assert_eq!(agrees(&scene, &few, &options()), 256);
@@ -275,11 +240,11 @@ fn half_a_pixel_of_camera_shift_is_noticed() {
 
 #[test]
 fn a_view_is_told_of_tile_by_tile_and_announced_by_its_size() {
-    use crate::progress::heard::{Heard, during};
+    use crate::worker::progress::heard::{Heard, during};
 
     let scene = ball(8, 64);
-    // RowStore of some 17 Ki entries, and small tiles.
-    let small = Options {
+    // Pools of some 17 Ki entries, and small tiles.
+    let small = Setup {
         taps: 2,
         binding_limit: Some(70 << 10),
         ..options()
@@ -288,7 +253,7 @@ fn a_view_is_told_of_tile_by_tile_and_announced_by_its_size() {
         return;
     };
     let seen = view(0, 256, 128, 3.5, 2.0);
-    let (shape, _) = gpu.fit.as_ref().expect("alive").tile_shape();
+    let (shape, _) = fit(&gpu).tile_shape();
     let tiles = parts(&seen, shape, Drawn::default()).len();
     assert!(tiles > 4, "{shape:?}");
     let (rows, heard) = during(|| gpu.add_view(&seen));
@@ -321,19 +286,15 @@ fn nothing_shows_through_a_closed_surface_by_either_raster() {
         .flat_map(|k| [0.0, 0.02, 0.0203, 0.4].map(|more| f64::from(k) * eighth + more))
         .collect();
     let corner = |angle: f64| [9.0 * angle.cos() as f32, 9.0 * angle.sin() as f32, 0.0];
-    let mut mesh = Mesh::default();
-    for (k, &angle) in angles.iter().enumerate() {
-        let next = angles[(k + 1) % angles.len()];
-        mesh.positions
-            .extend([[0.0; 3], corner(angle), corner(next)]);
-        mesh.uvs.extend([[0.5; 2]; 3]);
-        let first = 3 * k as u32;
-        mesh.triangles.push([first, first + 1, first + 2]);
-    }
-    mesh.surface_vertices = (0..mesh.positions.len() as u32).collect();
-    let scene = Scene::new(&mesh, 64);
+    let next = angles.iter().cycle().skip(1);
+    let positions: Vec<[f32; 3]> = (angles.iter().zip(next))
+        .flat_map(|(&angle, &next)| [[0.0; 3], corner(angle), corner(next)])
+        .collect();
+    let triangles = (0..angles.len() as u32).map(|k| [3 * k, 3 * k + 1, 3 * k + 2]);
+    let uvs = vec![[0.5; 2]; positions.len()];
+    let scene = soup(positions, uvs, triangles.collect(), 64);
     for way in [Way::Compute, Way::Graphics] {
-        let options = Options {
+        let options = Setup {
             way: Some(way),
             taps: 6,
             ..options()

@@ -1,13 +1,9 @@
 //! Parses every shader and compares bindings, entry points, workgroup sizes and structures with the host's tables.
 
-use std::mem::offset_of;
-
 use naga::{AddressSpace, ImageClass, Module, ScalarKind, StorageAccess, TypeInner};
 use proto::job::Blend;
 
-use crate::bake::gpu::layout::{
-    Judged, Ordering, Patch, Patches, Pool, Region, Row, Scalars, Texels, Visited,
-};
+use crate::bake::gpu::layout::{Patches, structures};
 use crate::bake::gpu::shaders::{ALL, Kind, Over, ROWS, Shader, TALLY};
 
 fn parse(shader: &Shader) -> Module {
@@ -97,8 +93,11 @@ fn bindings_and_entry_points_are_as_the_tables_say() {
         if let Some(tally) = tally {
             assert_eq!(bindings(&module, tally), owned(TALLY), "{}", shader.name);
         }
-        let over_rows = shader.entries.iter().any(|(_, over)| *over == Over::Rows);
-        let rows = if over_rows { owned(ROWS) } else { Vec::new() };
+        let rows = if shader.is_over_rows() {
+            owned(ROWS)
+        } else {
+            Vec::new()
+        };
         assert_eq!(bindings(&module, own + 1), rows, "{}", shader.name);
         let entries: Vec<_> = module
             .entry_points
@@ -147,8 +146,8 @@ fn doctor_asks_for_as_many_buffers_as_the_largest_stage_binds() {
             .count()
     };
     let needed = ALL.iter().map(|shader| {
-        let rows = shader.entries.iter().any(|(_, over)| *over == Over::Rows);
-        storage(shader.bindings) + storage(TALLY) + if rows { storage(ROWS) } else { 0 }
+        let rows = if shader.is_over_rows() { ROWS } else { &[] };
+        storage(shader.bindings) + storage(TALLY) + storage(rows)
     });
     assert_eq!(needed.max(), Some(crate::doctor::STORAGE_BUFFERS as usize));
 }
@@ -172,140 +171,17 @@ fn shape_in(module: &Module, name: &str) -> Option<Shape> {
         })
 }
 
-macro_rules! shape {
-    ($type:ty { $($field:ident),* $(,)? }) => {
-        (
-            vec![$((stringify!($field).to_owned(), offset_of!($type, $field) as u32)),*],
-            size_of::<$type>() as u32,
-        )
-    };
-}
-
 #[test]
 fn structures_have_the_same_fields_on_both_sides() {
-    let shapes: [(&str, Shape); 9] = [
-        (
-            "Region",
-            shape!(Region {
-                row_x,
-                row_y,
-                row_z,
-                focal,
-                centre,
-                size,
-                origin,
-                texture_size,
-                view,
-                first_block,
-                blocks,
-                core,
-                squares_at,
-                listed,
-                map_at,
-                unused_0,
-                unused_1,
-                unused_2
-            }),
-        ),
-        (
-            "Visited",
-            shape!(Visited {
-                patches,
-                first,
-                gap,
-                row_bins,
-                first_row_bins,
-                row_bins_gap,
-                size,
-                count,
-                ordered,
-                unused_0,
-                unused_1,
-                unused_2
-            }),
-        ),
-        (
-            "Ordering",
-            shape!(Ordering {
-                rows,
-                row_bins,
-                across,
-                size,
-                room,
-                row_stride,
-                row_bin_stride
-            }),
-        ),
-        (
-            "Pool",
-            shape!(Pool {
-                patches,
-                rows,
-                words
-            }),
-        ),
-        (
-            "Patch",
-            shape!(Patch {
-                first_row,
-                first_texel,
-                counts,
-                kind
-            }),
-        ),
-        (
-            "Row",
-            shape!(Row {
-                start,
-                shape,
-                colour,
-                place
-            }),
-        ),
-        (
-            "Judged",
-            shape!(Judged {
-                scale,
-                share,
-                first_block,
-                blocks
-            }),
-        ),
-        (
-            "Texels",
-            shape!(Texels {
-                size,
-                count,
-                groups,
-                stride,
-                smoothness,
-                seam_ratio,
-                narrowed
-            }),
-        ),
-        (
-            "Scalars",
-            shape!(Scalars {
-                alpha,
-                beta,
-                rz,
-                smoothness,
-                reach_x,
-                reach_p,
-                unused_0,
-                unused_1
-            }),
-        ),
-    ];
     let modules: Vec<Module> = ALL.iter().map(|shader| parse(shader)).collect();
-    for (name, wanted) in shapes {
+    for (name, fields, size) in structures() {
         let found: Vec<Shape> = modules
             .iter()
             .filter_map(|module| shape_in(module, name))
             .collect();
         assert!(!found.is_empty(), "no shader has {name}");
         for shape in found {
-            assert_eq!(shape, wanted, "{name}");
+            assert_eq!(shape, (fields.clone(), size), "{name}");
         }
     }
 }

@@ -1,8 +1,9 @@
 //! The host reads from planes what it wrote, in however many pieces.
 
-use super::super::memory::{Budget, OnDevice, STORAGE, Staging, read_planes, write_planes};
-use super::super::memory::{Buffer, Maker};
-use super::*;
+use super::super::memory::{
+    Budget, Buffer, Maker, OnDevice, STORAGE, Staging, read_planes, write_planes,
+};
+use super::{Random, device};
 
 #[test]
 fn planes_are_read_as_they_were_written_whatever_their_pieces() {
@@ -11,10 +12,7 @@ fn planes_are_read_as_they_were_written_whatever_their_pieces() {
     // A piece holds 2 MiB of each plane: less than one piece, exactly one, and three with an odd end.
     for (count, halves) in [(5, 1), (1 << 19, 1), (5 * (1 << 18) + 77, 2)] {
         let budget = Budget::new(256 << 20, 64 << 20);
-        let make = OnDevice {
-            device: &device,
-            budget: &budget,
-        };
+        let make = OnDevice::new(&device, &budget);
         let plane = || make.buffer("plane", count as u64 * 4, STORAGE).unwrap();
         let planes: [Buffer; 4] = std::array::from_fn(|_| plane());
         let planes = planes.each_ref();

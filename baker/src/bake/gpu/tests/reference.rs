@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 
 use proto::job::Blend;
 
-use crate::bake::atlas::{LINK_DOWN, LINK_RIGHT};
-use crate::bake::backend::{BLOCK, Belief, CONSENSUS_POWER, Strength, Ties};
-use crate::bake::colour::{observed, slope_squared, to_display};
-use crate::bake::rows::Rows;
+use super::solve::{SIZE, WIDTHS};
+use crate::bake::model::colour::{observed, slope_squared, to_display};
+use crate::bake::model::links::{LINK_DOWN, LINK_RIGHT};
+use crate::bake::model::rows::Rows;
+use crate::bake::solve::backend::{BLOCK, Belief, CONSENSUS_POWER, Strength, Ties};
 
 pub(super) struct System<'a> {
     views: &'a [Rows],
@@ -40,9 +41,7 @@ impl Level {
         let mut sums = vec![[0.0; 3]; count.unwrap_or(0)];
         for (texel, cells) in self.cells.iter().enumerate() {
             for &(cell, share) in cells {
-                for c in 0..3 {
-                    sums[cell][c] += share * of(texel)[c];
-                }
+                add(&mut sums[cell], |c| share * of(texel)[c]);
             }
         }
         sums
@@ -71,12 +70,18 @@ fn along(size: usize, level: u32) -> (usize, Vec<Vec<(usize, f64)>>) {
 
 pub(super) type Texels = Vec<[f64; 3]>;
 
+fn add(to: &mut [f64; 3], by: impl Fn(usize) -> f64) {
+    for c in 0..3 {
+        to[c] += by(c);
+    }
+}
+
 pub(super) fn predict(rows: &Rows, row: usize, x: &[[f64; 3]]) -> [f64; 3] {
     let mut sum = [0.0; 3];
-    for entry in &rows.entries[rows.starts[row] as usize..rows.starts[row + 1] as usize] {
-        for c in 0..3 {
-            sum[c] += f64::from(entry.weight) * x[entry.texel as usize][c];
-        }
+    for entry in rows.row(row) {
+        add(&mut sum, |c| {
+            f64::from(entry.weight) * x[entry.texel as usize][c]
+        });
     }
     sum
 }
@@ -86,7 +91,7 @@ pub(super) fn average(views: &[Rows], blend: Blend, count: usize) -> Vec<[f64; 4
     let mut sums = vec![[0.0; 4]; count];
     for rows in views {
         for row in 0..rows.len() {
-            for entry in &rows.entries[rows.starts[row] as usize..rows.starts[row + 1] as usize] {
+            for entry in rows.row(row) {
                 let sum = &mut sums[entry.texel as usize];
                 for c in 0..3 {
                     let y = observed(blend)[rows.colours[row][c] as usize].value;
@@ -187,19 +192,18 @@ fn trust(rows: &Rows, width: u32, x: &[[f64; 3]], blend: Blend, of: Belief) -> V
 }
 
 impl<'a> System<'a> {
-    /// Weighs the rows by their residuals at `x`; `widths` are those of the views.
+    /// Weighs the rows of [`super::solve::views`] by their residuals at `x`.
     pub(super) fn new(
         views: &'a [Rows],
-        widths: &[u32],
         ties: &'a Ties,
-        size: usize,
         blend: Blend,
         x: &[[f64; 3]],
         believed: &[Belief],
         strength: Strength,
     ) -> Self {
+        let size = SIZE as usize;
         let trust = (0..views.len())
-            .map(|v| trust(&views[v], widths[v], x, blend, believed[v]))
+            .map(|v| trust(&views[v], WIDTHS[v], x, blend, believed[v]))
             .collect();
         let nothing = vec![[0.0; 3]; size * size];
         let mut system = Self {
@@ -217,9 +221,7 @@ impl<'a> System<'a> {
         let mut diagonal = nothing;
         let mut whole = vec![0.0; size * size];
         system.rows(|texel, weight, w, trust, _, _| {
-            for c in 0..3 {
-                diagonal[texel][c] += weight * weight * w[c];
-            }
+            add(&mut diagonal[texel], |c| weight * weight * w[c]);
             whole[texel] += weight * weight * trust;
         });
         let observed = whole.iter().filter(|d| **d > 0.0).count();
@@ -236,9 +238,9 @@ impl<'a> System<'a> {
         system.seam_ratio = f64::from(strength.seam) / f64::from(strength.smoothness);
         for texel in 0..size * size {
             for other in system.neighbours(texel) {
-                for c in 0..3 {
-                    diagonal[texel][c] += 0.5 * (system.lambda[texel][c] + system.lambda[other][c]);
-                }
+                add(&mut diagonal[texel], |c| {
+                    0.5 * (system.lambda[texel][c] + system.lambda[other][c])
+                });
             }
         }
         for row in 0..ties.seams.len() {
@@ -348,10 +350,9 @@ impl<'a> System<'a> {
     fn seam_weight(&self, row: usize) -> [f64; 3] {
         let mut sum = [0.0; 3];
         for entry in self.ties.seams.row(row) {
-            for c in 0..3 {
-                sum[c] +=
-                    0.5 * f64::from(entry.weight.abs()) * self.lambda[entry.texel as usize][c];
-            }
+            add(&mut sum, |c| {
+                0.5 * f64::from(entry.weight.abs()) * self.lambda[entry.texel as usize][c]
+            });
         }
         sum.map(|sum| sum * self.seam_ratio)
     }
@@ -365,8 +366,7 @@ impl<'a> System<'a> {
                 let w = std::array::from_fn(|c| {
                     trust[row] * f64::from(table[colour[c] as usize].slope_squared)
                 });
-                for entry in &rows.entries[rows.starts[row] as usize..rows.starts[row + 1] as usize]
-                {
+                for entry in rows.row(row) {
                     add(
                         entry.texel as usize,
                         f64::from(entry.weight),
@@ -457,8 +457,7 @@ impl<'a> System<'a> {
         for row in 0..seams.len() {
             let off = predict(seams, row, x);
             let weight = self.seam_weight(row);
-            for entry in &seams.entries[seams.starts[row] as usize..seams.starts[row + 1] as usize]
-            {
+            for entry in seams.row(row) {
                 for c in 0..3 {
                     out[entry.texel as usize][c] += weight[c] * f64::from(entry.weight) * off[c];
                 }

@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 
 use super::solve::{SIZE, job, random_texels};
-use super::{ball, options};
-use crate::bake::backend::Backend;
+use super::{ball, fit, options};
 use crate::bake::gpu::layout::{ROW_BIN, ROW_BIN_MOST, box_of, row_bin_of};
+use crate::bake::gpu::memory::OnDevice;
+use crate::bake::solve::backend::Backend;
 
 #[test]
 fn each_row_with_a_box_is_in_the_row_bin_that_it_begins_in() {
@@ -15,10 +16,10 @@ fn each_row_with_a_box_is_in_the_row_bin_that_it_begins_in() {
     };
     gpu.write_texels(&random_texels(3)).expect("written");
     gpu.residuals().expect("residuals");
-    let fit = gpu.fit.as_ref().expect("alive");
+    let fit = fit(&gpu);
     let across = SIZE.div_ceil(ROW_BIN);
     let mut boxed = 0;
-    for pool in fit.pools.read(&fit.device, &fit.budget) {
+    for pool in fit.store.read(OnDevice::new(&fit.device, &fit.budget)) {
         let mut visited = vec![false; pool.rows.len()];
         for (in_subset, row_bins) in [(1, &pool.row_bins[0]), (0, &pool.row_bins[1])] {
             for patch in row_bins {

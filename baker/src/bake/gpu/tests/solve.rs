@@ -1,23 +1,24 @@
 //! Everything after the footprints against [`super::reference`], over the rows that the device itself made.
 
 use proto::job::{Blend, Memory};
-use proto::table::{Mesh, View};
+use proto::table::View;
 
-use super::Options;
 use super::reference::{self, System, Texels};
-use super::{Random, ball, begin, device, gpu, options, view};
-use crate::bake::atlas::Atlas;
-use crate::bake::backend::{
+use super::{
+    Random, Setup, add, ball, begin, begun, device, fit, gpu, links, options, push, small, soup,
+    view,
+};
+use crate::bake::gpu::Gpu;
+use crate::bake::model::colour::to_display;
+use crate::bake::model::footprint::footprints;
+use crate::bake::model::rows::{Entry, Rows};
+use crate::bake::model::scene::Scene;
+use crate::bake::plan::window::Window;
+use crate::bake::solve::backend::{
     BINS, Backend, BackendError, Belief, Strength, Ties, ViewResiduals, bin_of,
 };
-use crate::bake::colour::to_display;
-use crate::bake::footprint::footprints;
-use crate::bake::gpu::Gpu;
-use crate::bake::native::Native;
-use crate::bake::rows::{Entry, Rows};
-use crate::bake::scene::Scene;
-use crate::bake::window::Window;
-use crate::progress::heard::{self, Heard};
+use crate::bake::solve::native::Native;
+use crate::worker::progress::heard::{self, Heard};
 
 pub(super) const SIZE: u32 = 260;
 pub(super) const WIDTHS: [u32; 3] = [37, 45, 53];
@@ -50,37 +51,26 @@ pub(super) const STRENGTH: Strength = Strength {
 /// Links of the scene's atlas, and seam constraints between random texels.
 pub(super) fn ties(scene: &Scene) -> Ties {
     let mut random = Random(99);
-    let mut seams = Rows {
-        starts: vec![0],
-        ..Rows::default()
-    };
+    let mut ties = links(scene);
     for _ in 0..500 {
-        for weight in [0.25, 0.75, -0.5, -0.5] {
-            let texel = (random.next() * (SIZE * SIZE) as f32) as u32;
-            seams.entries.push(Entry { texel, weight });
-        }
-        seams.starts.push(seams.entries.len() as u32);
-        seams.colours.push([0; 4]);
-        seams.pixels.push(0);
+        let entries = [0.25, 0.75, -0.5, -0.5].map(|weight| Entry {
+            texel: (random.next() * (SIZE * SIZE) as f32) as u32,
+            weight,
+        });
+        push(&mut ties.seams, entries, [0; 4], 0);
     }
-    Ties {
-        links: Atlas::new(scene).links,
-        seams,
-    }
+    ties
 }
 
 /// A job with three views, and its rows.
-pub(super) fn job(scene: &Scene, options: &Options) -> Option<(Gpu, Vec<Rows>)> {
-    let mut gpu =
-        begin(device()?, scene.clone(), &ties(scene), options).expect("a job on the adapter");
-    let rows = views()
-        .iter()
-        .map(|view| {
-            gpu.add_view(view).expect("rows");
-            let fit = gpu.fit.as_ref().expect("alive");
-            fit.rows_of(view).expect("rows")
-        })
-        .collect();
+pub(super) fn job(scene: &Scene, options: &Setup) -> Option<(Gpu, Vec<Rows>)> {
+    let mut gpu = begun(scene, &ties(scene), options)?;
+    let views = views();
+    let rows = views.iter().map(|view| {
+        gpu.add_view(view).expect("rows");
+        fit(&gpu).rows_of(view).expect("rows")
+    });
+    let rows = rows.collect();
     Some((gpu, rows))
 }
 
@@ -91,11 +81,20 @@ pub(super) fn largest_difference(ours: &[[f32; 4]], theirs: &[[f64; 3]]) -> f64 
         .fold(0.0, f64::max)
 }
 
+/// PSNR between two textures.
+fn psnr(ours: &[[f32; 4]], theirs: &[[f32; 4]]) -> f64 {
+    let squares = ours.iter().zip(theirs).flat_map(|(a, b)| {
+        let shown = |value| to_display(value, Blend::Linear);
+        (0..3).map(move |c| f64::from((shown(a[c]) - shown(b[c])).powi(2)))
+    });
+    -10.0 * (squares.sum::<f64>() / (3 * ours.len()) as f64).log10()
+}
+
 #[test]
 fn average_is_the_weighted_mean() {
     let scene = ball(24, SIZE);
     for blend in [Blend::Linear, Blend::Srgb] {
-        let Some((mut gpu, rows)) = job(&scene, &Options { blend, ..options() }) else {
+        let Some((mut gpu, rows)) = job(&scene, &Setup { blend, ..options() }) else {
             return;
         };
         gpu.average().expect("done");
@@ -121,7 +120,7 @@ fn what_a_software_driver_compiles_at_the_first_dispatch_is_work_that_shows() {
     let Some((mut gpu, _)) = job(&scene, &options()) else {
         return;
     };
-    let software = gpu.fit.as_ref().expect("alive").device.is_software();
+    let software = fit(&gpu).device.is_software();
     gpu.average().expect("all views have their rows");
     let mut units = || {
         let (done, heard) = heard::during(|| gpu.residuals());
@@ -185,16 +184,8 @@ fn reference_gradient_is_the_derivative_of_its_objective() {
     };
     let ties = ties(&scene);
     let x = double(&random_texels(11));
-    let system = System::new(
-        &rows,
-        &WIDTHS,
-        &ties,
-        SIZE as usize,
-        Blend::Linear,
-        &x,
-        &[0.1, 0.2, 0.3].map(Belief::from),
-        STRENGTH,
-    );
+    let trust = [0.1, 0.2, 0.3].map(Belief::from);
+    let system = System::new(&rows, &ties, Blend::Linear, &x, &trust, STRENGTH);
     let gradient = system.gradient(&x);
     let mut random = Random(5);
     for _ in 0..20 {
@@ -221,7 +212,7 @@ fn reference_gradient_is_the_derivative_of_its_objective() {
 /// Texels after one reweighting and `iterations`, by the device and by the reference.
 fn solved(blend: Blend, iterations: u32, scale_error: f32) -> Option<(Vec<[f32; 4]>, Texels)> {
     let scene = ball(24, SIZE);
-    let (mut gpu, rows) = job(&scene, &Options { blend, ..options() })?;
+    let (mut gpu, rows) = job(&scene, &Setup { blend, ..options() })?;
     let ties = ties(&scene);
     let texels = random_texels(21);
     let shares = [1.0, 0.25, 1.0];
@@ -238,17 +229,8 @@ fn solved(blend: Blend, iterations: u32, scale_error: f32) -> Option<(Vec<[f32; 
     gpu.solve(iterations).expect("solved");
     let ours = gpu.read_texels().expect("texels");
     let mut theirs = double(&texels);
-    System::new(
-        &rows,
-        &WIDTHS,
-        &ties,
-        SIZE as usize,
-        blend,
-        &theirs.clone(),
-        &trust(1.0),
-        STRENGTH,
-    )
-    .solve(&mut theirs, iterations);
+    let start = theirs.clone();
+    System::new(&rows, &ties, blend, &start, &trust(1.0), STRENGTH).solve(&mut theirs, iterations);
     Some((ours, theirs))
 }
 
@@ -277,15 +259,8 @@ fn a_view_with_scale_0_is_out() {
     let Some((mut all, _)) = job(&scene, &options()) else {
         return;
     };
-    let mut without = begin(
-        device().expect("an adapter"),
-        scene.clone(),
-        &ties(&scene),
-        &options(),
-    )
-    .expect("a job");
-    without.add_view(&views()[0]).expect("rows");
-    without.add_view(&views()[1]).expect("rows");
+    let mut without = begun(&scene, &ties(&scene), &options()).expect("an adapter");
+    add(&mut without, &views()[..2]);
     let texels = random_texels(21);
     let solve = |gpu: &mut Gpu, scales: &[f32]| {
         gpu.write_texels(&texels).expect("written");
@@ -316,18 +291,12 @@ fn a_texel_that_next_to_nothing_holds_keeps_its_value() {
         )
     };
     let boards = [board(near, 0.0, 0.0, 0.0), board(0.0, far, 0.01, 0.5)];
-    let mesh = Mesh {
-        positions: boards.iter().flat_map(|board| board.0).collect(),
-        uvs: boards.iter().flat_map(|board| board.1).collect(),
-        triangles: vec![[0, 1, 2], [0, 2, 3], [4, 5, 6], [4, 6, 7]],
-        surface_vertices: (0..8).collect(),
-        ..Mesh::default()
-    };
-    let scene = Scene::new(&mesh, SIZE);
-    let Some(device) = device() else {
+    let positions = boards.iter().flat_map(|board| board.0).collect();
+    let uvs = boards.iter().flat_map(|board| board.1).collect();
+    let triangles = vec![[0, 1, 2], [0, 2, 3], [4, 5, 6], [4, 6, 7]];
+    let Some(mut gpu) = gpu(&soup(positions, uvs, triangles, SIZE), &options()) else {
         return;
     };
-    let mut gpu = begin(device, scene, &Ties::default(), &options()).expect("a job");
     for half in [0, 1] {
         let mut few = view(half, 16, 16, 5.0, 0.0);
         for (at, pixel) in (0..).zip(&mut few.pixels) {
@@ -335,8 +304,7 @@ fn a_texel_that_next_to_nothing_holds_keeps_its_value() {
             *pixel = [30 + (at % 20) as u8, 60, 140 + (at % 7) as u8, alpha];
         }
         gpu.add_view(&few).expect("rows");
-        let fit = gpu.fit.as_ref().expect("alive");
-        let rows = fit.rows_of(&few).expect("rows");
+        let rows = fit(&gpu).rows_of(&few).expect("rows");
         assert!(rows.len() > 64, "{}", rows.len());
         let beside = |entry: &&Entry| entry.texel % SIZE == column + 1;
         let weights: Vec<f32> = (rows.entries.iter().filter(beside))
@@ -379,9 +347,9 @@ fn a_scale_that_is_five_per_cent_off_is_noticed() {
 /// A whole fit's texels and residual sums, and whether rows were redrawn.
 type Fitted = (Vec<[f32; 4]>, Vec<f64>, bool);
 
-fn fitted(scene: &Scene, options: &Options) -> Option<Fitted> {
+fn fitted(scene: &Scene, options: &Setup) -> Option<Fitted> {
     let (mut gpu, _) = job(scene, options)?;
-    let streamed = gpu.fit.as_ref().is_some_and(|fit| fit.pools.streamed());
+    let streamed = fit(&gpu).store.streamed();
     gpu.average().expect("average");
     for _ in 0..2 {
         gpu.reweight(&[Belief::from(0.2); 3], STRENGTH)
@@ -414,16 +382,12 @@ fn the_same_job_gives_the_same_bytes() {
 #[test]
 fn tiles_that_do_not_fit_after_all_come_to_the_same() {
     let scene = ball(24, SIZE);
-    let small = Options {
-        binding_limit: Some(300 << 10),
-        ..options()
-    };
+    let small = small();
     let texels = |surprised: bool| {
-        let device = device()?;
-        let mut gpu = begin(device, scene.clone(), &Ties::default(), &small).expect("a job");
+        let mut gpu = gpu(&scene, &small)?;
         for view in &views() {
             if surprised {
-                gpu.fit.as_mut().expect("alive").pools.expect_nothing();
+                gpu.fit.as_mut().expect("alive").store.expect_nothing();
             }
             gpu.add_view(view).expect("rows");
         }
@@ -441,12 +405,9 @@ fn views_given_together_and_one_by_one_come_to_the_same() {
     let views: Vec<View> = (0..24)
         .map(|k| view(k, 70 + k, 60, 3.0, 0.3 * f64::from(k)))
         .collect();
-    let small = Options {
-        binding_limit: Some(300 << 10),
-        ..options()
-    };
+    let small = small();
     let texels = |together: bool| {
-        let mut gpu = begin(device()?, scene.clone(), &Ties::default(), &small).expect("a job");
+        let mut gpu = gpu(&scene, &small)?;
         let all: Vec<&View> = views.iter().collect();
         for some in all.chunks(if together { all.len() } else { 1 }) {
             gpu.add_views(some, None).expect("rows");
@@ -463,18 +424,15 @@ fn views_given_together_and_one_by_one_come_to_the_same() {
 fn views_that_were_forgotten_leave_no_trace() {
     let scene = ball(24, SIZE);
     let ties = ties(&scene);
-    let texels = |options: &Options, forgotten: bool| {
-        let mut gpu = begin(device()?, scene.clone(), &ties, options).expect("a job");
+    let texels = |options: &Setup, forgotten: bool| {
+        let mut gpu = begun(&scene, &ties, options)?;
         if forgotten {
-            for view in views().iter().rev() {
-                gpu.add_view(view).expect("rows");
-            }
+            let views: Vec<View> = views().into_iter().rev().collect();
+            add(&mut gpu, &views);
             gpu.forget().expect("nothing is drawn any more");
             assert_eq!(gpu.rows_held(), proto::plan::RowsHeld::default());
         }
-        for view in &views() {
-            gpu.add_view(view).expect("rows");
-        }
+        add(&mut gpu, &views());
         gpu.average().expect("average");
         gpu.reweight(&[Belief::from(0.2); 3], STRENGTH)
             .expect("weights");
@@ -492,11 +450,8 @@ fn rows_beyond_the_budget_are_drawn_again_with_the_same_result() {
     let Some(held) = fitted(&scene, &options()) else {
         return;
     };
-    // RowStore and tiles as small as under the smaller budget: other tiles have other offsets to their cameras.
-    let small = Options {
-        binding_limit: Some(300 << 10),
-        ..options()
-    };
+    // Pools and tiles as small as under the smaller budget: other tiles have other offsets to their cameras.
+    let small = small();
     let scarce = scarce(&scene, &small);
     let (budget, streamed) = (scarce.vram_budget, fitted(&scene, &scarce));
     let streamed = streamed.expect("an adapter");
@@ -521,12 +476,12 @@ fn rows_beyond_the_budget_are_drawn_again_with_the_same_result() {
 }
 
 /// About the least budget that the fixed buffers fit: rows are redrawn for each pass.
-pub(super) fn scarce(scene: &Scene, options: &Options) -> Options {
-    let mut scarce = Options {
+pub(super) fn scarce(scene: &Scene, options: &Setup) -> Setup {
+    let mut scarce = Setup {
         vram_budget: 8 << 20,
         ..*options
     };
-    let begun = |options: &Options| {
+    let begun = |options: &Setup| {
         let device = device().expect("an adapter");
         begin(device, scene.clone(), &ties(scene), options).is_ok()
     };
@@ -546,9 +501,7 @@ fn alike(
 ) -> f64 {
     let (taps, blend) = (options().taps, Blend::Linear);
     let mut native = Native::new(scene.clone(), ties, taps, blend, Memory::Full);
-    for view in views {
-        native.add_view(view).expect("rows");
-    }
+    add(&mut native, views);
     let fitted = |mut backend: Box<dyn Backend>| {
         backend.average().expect("average");
         for _ in 0..3 {
@@ -564,14 +517,7 @@ fn alike(
         backend.read_texels().expect("texels")
     };
     let (ours, theirs) = (fitted(Box::new(gpu)), fitted(Box::new(native)));
-    let mut squares = 0.0;
-    for (a, b) in ours.iter().zip(&theirs) {
-        for c in 0..3 {
-            let off = to_display(a[c], Blend::Linear) - to_display(b[c], Blend::Linear);
-            squares += f64::from(off * off);
-        }
-    }
-    -10.0 * (squares / (3 * ours.len()) as f64).log10()
+    psnr(&ours, &theirs)
 }
 
 #[test]
@@ -589,13 +535,9 @@ fn both_adapters_come_to_the_same_texture() {
 #[test]
 fn so_many_rows_that_their_trust_needs_a_second_word_take_the_same_smoothness() {
     let scene = ball(24, 32);
-    let Some(device) = device() else { return };
-    let ties = Ties {
-        links: Atlas::new(&scene).links,
-        seams: Rows {
-            starts: vec![0],
-            ..Rows::default()
-        },
+    let ties = links(&scene);
+    let Some(mut gpu) = begun(&scene, &ties, &options()) else {
+        return;
     };
     let views: Vec<View> = (0..3)
         .map(|k| view(k, 144, 144, 3.2, f64::from(k)))
@@ -606,10 +548,7 @@ fn so_many_rows_that_their_trust_needs_a_second_word_take_the_same_smoothness() 
         .map(|entry| entry.weight * entry.weight)
         .sum();
     assert!(trust > 256.0 * 8.0, "{trust} at most, and a word holds 4");
-    let mut gpu = begin(device, scene.clone(), &ties, &options()).expect("a job on the adapter");
-    for view in &views {
-        gpu.add_view(view).expect("rows");
-    }
+    add(&mut gpu, &views);
     let strength = Strength {
         smoothness: 2.0,
         ..STRENGTH
@@ -623,17 +562,13 @@ fn a_job_that_goes_on_in_a_window_is_one_that_began_there() {
     let scene = ball(24, SIZE);
     let window = Window::band(SIZE, 18..38, 20..36, &[80, 81, 3600].into());
     let within = scene.within(&window);
+    let whole = links(&scene);
     let ties = Ties {
-        links: window.links(&Atlas::new(&scene).links),
-        seams: Rows {
-            starts: vec![0],
-            ..Rows::default()
-        },
+        links: window.links(&whole.links),
+        ..whole.clone()
     };
     let fitted = |mut backend: Box<dyn Backend>| {
-        for view in &views() {
-            backend.add_view(view).expect("rows");
-        }
+        add(&mut *backend, &views());
         backend.average().expect("average");
         backend
             .reweight(&[Belief::from(0.4); 3], STRENGTH)
@@ -655,25 +590,20 @@ fn a_job_that_goes_on_in_a_window_is_one_that_began_there() {
             backend.deviations().expect("maps are asked for"),
         )
     };
-    let options = Options {
+    let options = Setup {
         maps: true,
         ..options()
     };
-    let begun =
-        |scene: &Scene| Some(begin(device()?, scene.clone(), &ties, &options).expect("a job"));
-    let whole = Ties {
-        links: Atlas::new(&scene).links,
-        ..ties.clone()
-    };
-    let Some(device) = device() else {
+    let Some(mut other) = begun(&scene, &whole, &options) else {
         return;
     };
-    let mut other = begin(device, scene.clone(), &whole, &options).expect("a job");
     other.add_view(&views()[0]).expect("rows");
     other
-        .again(&within, &ties, options.taps, options.blend)
+        .reset(&within, &ties, options.taps, options.blend)
         .expect("begun anew");
-    let ours = fitted(Box::new(begun(&within).expect("an adapter")));
+    let ours = fitted(Box::new(
+        begun(&within, &ties, &options).expect("an adapter"),
+    ));
     let again = fitted(Box::new(other));
     assert!(
         ours == again,
@@ -688,19 +618,7 @@ fn a_job_that_goes_on_in_a_window_is_one_that_began_there() {
             "{ours} {theirs} rows"
         );
     }
-    let (mut squares, mut count) = (0.0, 0.0);
-    for (a, b) in window
-        .of_core(&ours.0)
-        .iter()
-        .zip(window.of_core(&theirs.0))
-    {
-        for c in 0..3 {
-            let off = to_display(a[c], Blend::Linear) - to_display(b[c], Blend::Linear);
-            squares += f64::from(off * off);
-            count += 1.0;
-        }
-    }
-    let psnr = -10.0 * f64::log10(squares / count);
+    let psnr = psnr(window.of_core(&ours.0), window.of_core(&theirs.0));
     assert!(psnr > 40.0, "{psnr} dB between the two");
 }
 
@@ -714,14 +632,8 @@ fn memory_for_rows_is_what_is_left_by_the_planes_of_a_window() {
     // For windows, whose pools and tiles have sizes of their own.
     assert!(of(texels / 8) >= of(texels / 2) && of(texels / 2) > of(20 * texels));
     assert_eq!(of(100 * texels), 0, "nothing is left");
-    let small = Options {
-        binding_limit: Some(300 << 10),
-        ..options()
-    };
-    let Some(device) = device() else {
-        return;
-    };
-    let gpu = begin(device, ball(8, SIZE), &Ties::default(), &small).expect("a job");
+    let small = small();
+    let gpu = super::gpu(&ball(8, SIZE), &small).expect("an adapter");
     assert!(gpu.row_memory(75 << 10).all > 0);
     assert_eq!(gpu.row_memory(76 << 10).all, 0, "beyond a binding");
 }
@@ -731,7 +643,7 @@ fn a_budget_below_the_texture_is_out_of_memory() {
     let Some(device) = device() else {
         return;
     };
-    let options = Options {
+    let options = Setup {
         vram_budget: 1 << 20,
         ..options()
     };
@@ -766,7 +678,7 @@ fn rows_that_were_not_visited_are_missed() {
     let Some((mut gpu, _)) = job(&ball(24, SIZE), &options()) else {
         return;
     };
-    gpu.fit.as_ref().expect("alive").device.tally().ask(1);
+    fit(&gpu).device.tally().ask(1);
     assert!(matches!(gpu.residuals(), Err(BackendError::Incomplete(_))));
     assert!(
         matches!(gpu.residuals(), Err(BackendError::Lost(_))),

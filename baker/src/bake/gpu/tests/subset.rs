@@ -5,15 +5,15 @@ use proto::job::{Blend, Memory};
 
 use super::reference::System;
 use super::solve::{
-    SIZE, STRENGTH, WIDTHS, double, job, largest_difference, random_texels, scarce, ties, views,
+    SIZE, STRENGTH, double, job, largest_difference, random_texels, scarce, ties, views,
 };
-use super::{Options, ball, begin, device, options};
-use crate::bake::atlas::{LINK_DOWN, LINK_RIGHT};
-use crate::bake::backend::{Backend, Belief, Ties};
+use super::{add, ball, begun, device, fit, no_rows, options, push, small};
 use crate::bake::gpu::Gpu;
-use crate::bake::native::Native;
-use crate::bake::rows::{Entry, Rows};
-use crate::bake::window::Window;
+use crate::bake::model::links::{LINK_DOWN, LINK_RIGHT};
+use crate::bake::model::rows::{Entry, Rows};
+use crate::bake::plan::window::Window;
+use crate::bake::solve::backend::{Backend, Belief, Ties};
+use crate::bake::solve::native::Native;
 
 /// The rows of the subset alone, and the links and seam constraints between texels that they see.
 fn narrowed(rows: &[Rows], ties: &Ties) -> (Vec<Rows>, Ties) {
@@ -22,17 +22,14 @@ fn narrowed(rows: &[Rows], ties: &Ties) -> (Vec<Rows>, Ties) {
     for rows in rows {
         let mut kept = Rows {
             view: rows.view,
-            starts: vec![0],
-            ..Rows::default()
+            ..no_rows()
         };
-        for row in (0..rows.len()).filter(|&row| rows.in_subset(row, &Window::whole(SIZE))) {
+        for row in (0..rows.len()).filter(|&row| Window::whole(SIZE).row_in_subset(rows.row(row))) {
             for entry in rows.row(row) {
                 seen[entry.texel as usize] = true;
-                kept.entries.push(*entry);
             }
-            kept.starts.push(kept.entries.len() as u32);
-            kept.colours.push(rows.colours[row]);
-            kept.pixels.push(rows.pixels[row]);
+            let entries = rows.row(row).iter().copied();
+            push(&mut kept, entries, rows.colours[row], rows.pixels[row]);
         }
         few.push(kept);
     }
@@ -44,17 +41,11 @@ fn narrowed(rows: &[Rows], ties: &Ties) -> (Vec<Rows>, Ties) {
             }
         }
     }
-    cut.seams = Rows {
-        starts: vec![0],
-        ..Rows::default()
-    };
+    cut.seams = no_rows();
     for row in 0..ties.seams.len() {
         let own = ties.seams.row(row);
         if own.iter().all(|entry| seen[entry.texel as usize]) {
-            cut.seams.entries.extend_from_slice(own);
-            cut.seams.starts.push(cut.seams.entries.len() as u32);
-            cut.seams.colours.push([0; 4]);
-            cut.seams.pixels.push(0);
+            push(&mut cut.seams, own.iter().copied(), [0; 4], 0);
         }
     }
     (few, cut)
@@ -66,23 +57,18 @@ fn narrowed_to_the_subset_the_other_rows_do_not_exist() {
     if device().is_none() {
         return;
     }
-    let small = Options {
-        binding_limit: Some(300 << 10),
-        ..options()
-    };
-    for (options, streamed) in [(options(), false), (scarce(&scene, &small), true)] {
+    for (options, streamed) in [(options(), false), (scarce(&scene, &small()), true)] {
         let (_, rows) = job(&scene, &options).expect("an adapter");
         // Seams between any texels, and some between texels that the subset sees.
         let mut all = ties(&scene);
         let (few, _) = narrowed(&rows, &all);
         for nth in 0..40 {
-            for (place, weight) in [(0, 1.0), (97, -1.0)] {
-                let texel = few[1].entries[(nth * 31 + place) % few[1].entries.len()].texel;
-                all.seams.entries.push(Entry { texel, weight });
-            }
-            all.seams.starts.push(all.seams.entries.len() as u32);
-            all.seams.colours.push([0; 4]);
-            all.seams.pixels.push(0);
+            let entry = |(place, weight): (usize, f32)| Entry {
+                texel: few[1].entries[(nth * 31 + place) % few[1].entries.len()].texel,
+                weight,
+            };
+            let entries = [(0, 1.0), (97, -1.0)].map(entry);
+            push(&mut all.seams, entries, [0; 4], 0);
         }
         let (few, cut) = narrowed(&rows, &all);
         assert!((40..100).contains(&cut.seams.len()), "{}", cut.seams.len());
@@ -90,11 +76,8 @@ fn narrowed_to_the_subset_the_other_rows_do_not_exist() {
         let share = count(&few) / count(&rows);
         assert!((0.05..0.25).contains(&share), "{share} of the rows");
         let tied = || {
-            let device = device().expect("an adapter");
-            let mut gpu = begin(device, scene.clone(), &all, &options).expect("a job");
-            for view in views() {
-                gpu.add_view(&view).expect("rows");
-            }
+            let mut gpu = begun(&scene, &all, &options).expect("an adapter");
+            add(&mut gpu, &views());
             gpu
         };
         let mut gpu = tied();
@@ -107,8 +90,7 @@ fn narrowed_to_the_subset_the_other_rows_do_not_exist() {
             gpu.read_texels().expect("texels")
         };
         let before = solve(&mut gpu);
-        let pools = &gpu.fit.as_ref().expect("alive").pools;
-        assert_eq!(pools.streamed(), streamed);
+        assert_eq!(fit(&gpu).store.streamed(), streamed);
         gpu.narrow(true).expect("narrowed");
         assert!(gpu.solve(1).is_err(), "no row has a weight");
         let mut gpu = tied();
@@ -125,17 +107,7 @@ fn narrowed_to_the_subset_the_other_rows_do_not_exist() {
         );
         let mut theirs = double(&texels);
         let start = theirs.clone();
-        System::new(
-            &few,
-            &WIDTHS,
-            &cut,
-            SIZE as usize,
-            Blend::Linear,
-            &start,
-            &trust,
-            STRENGTH,
-        )
-        .solve(&mut theirs, 4);
+        System::new(&few, &cut, Blend::Linear, &start, &trust, STRENGTH).solve(&mut theirs, 4);
         let largest = largest_difference(&ours, &theirs);
         assert!(largest <= 3e-4, "{largest}");
         let moved = ours
@@ -163,9 +135,7 @@ fn both_adapters_narrow_to_the_same_rows() {
         Blend::Linear,
         Memory::Full,
     );
-    for view in &views() {
-        native.add_view(view).expect("rows");
-    }
+    add(&mut native, &views());
     let start = random_texels(4);
     let fitted = |mut backend: Box<dyn Backend>| {
         backend.narrow(true).expect("narrowed");

@@ -5,15 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proto::table::View;
 
-use super::{Options, ball, begin, device, options, view};
-use crate::bake::backend::{Backend, Ties};
-use crate::bake::footprint::footprints;
+use super::{Setup, ball, fit, no_rows, options, view};
 use crate::bake::gpu::Gpu;
 use crate::bake::gpu::tiles::{Drawn, Part, Shape, parts};
-use crate::bake::pixel_mask::PixelMask;
-use crate::bake::rows::Rows;
-use crate::bake::scene::Scene;
-use crate::bake::window::Window;
+use crate::bake::intake::pixel_mask::PixelMask;
+use crate::bake::model::footprint::footprints;
+use crate::bake::model::scene::Scene;
+use crate::bake::plan::window::Window;
+use crate::bake::solve::backend::{Backend, Ties};
 
 const SIZE: u32 = 240;
 
@@ -25,16 +24,12 @@ fn views() -> Vec<View> {
 fn ties(window: &Window) -> Ties {
     Ties {
         links: vec![0; window.texels()],
-        seams: Rows {
-            starts: vec![0],
-            ..Rows::default()
-        },
+        seams: no_rows(),
     }
 }
 
-fn begun(window: &Window, options: &Options) -> Option<Gpu> {
-    let scene = ball(24, SIZE).within(window);
-    Some(begin(device()?, scene, &ties(window), options).expect("a job"))
+fn begun(window: &Window, options: &Setup) -> Option<Gpu> {
+    super::begun(&ball(24, SIZE).within(window), &ties(window), options)
 }
 
 /// Rows, texels, and bytes written to the device, of a window that gets the views.
@@ -84,7 +79,7 @@ fn of_a_window_that_was_foreseen_all_is_drawn_that_it_shows_and_little_else() {
     given(&mut gpu, &views);
     for window in [&bands[0], &bands[1], &half] {
         let scene = ball(24, SIZE).within(window);
-        gpu.again(&scene, &ties(window), options.taps, options.blend)
+        gpu.reset(&scene, &ties(window), options.taps, options.blend)
             .expect("begun anew");
         let (rows, texels, written) = given(&mut gpu, &views);
         let mut whole = begun(window, &options).expect("an adapter");
@@ -109,9 +104,9 @@ fn pools_of_a_window_are_those_of_the_next_unless_more_blocks_are_awaited() {
     let next = band(20);
     assert_eq!(next.texels(), band(4).texels());
     let scene = ball(24, SIZE).within(&next);
-    gpu.again(&scene, &ties(&next), options.taps, options.blend)
+    gpu.reset(&scene, &ties(&next), options.taps, options.blend)
         .expect("begun anew");
-    let spares = |gpu: &Gpu| gpu.fit.as_ref().expect("alive").pools.spares();
+    let spares = |gpu: &Gpu| fit(gpu).store.spares();
     assert!(spares(&gpu) > 0);
     gpu.await_blocks(2000);
     assert!(spares(&gpu) > 0, "no more than before");
@@ -128,27 +123,24 @@ fn a_tile_that_no_pool_holds_is_split() {
     let views: Vec<View> = (0..3)
         .map(|k| view(k, 32, 32, 1.7, 2.0 * f64::from(k)))
         .collect();
-    let ample = Options {
+    let ample = Setup {
         taps: 4,
         ..options()
     };
     // Memory for the planes, and so little for rows that pools have 2¹⁶ words.
-    let small = Options {
+    let small = Setup {
         vram_budget: 31 * 4 * window.texels() as u64 + (25 << 18),
         ..ample
     };
-    let begun = |options: &Options| {
-        let scene = scene.within(&window);
-        Some(begin(device()?, scene, &ties(&window), options).expect("a job"))
-    };
+    let drawn = scene.within(&window);
+    let begun = |options: &Setup| super::begun(&drawn, &ties(&window), options);
     let Some(mut gpu) = begun(&small) else {
         return;
     };
     let (rows, texels, _) = given(&mut gpu, &views);
-    let fit = gpu.fit.as_ref().expect("alive");
-    let ((shape, sure), room) = (fit.tile_shape(), fit.pools.room().words);
+    let fit = fit(&gpu);
+    let ((shape, sure), room) = (fit.tile_shape(), fit.store.room().words);
     assert!(shape.blocks > sure, "{shape:?} {sure}");
-    let drawn = scene.within(&window);
     let most = views
         .iter()
         .flat_map(|view| in_tiles(&drawn, view, ample.taps, shape));

@@ -5,40 +5,31 @@
 
 use proto::table::View;
 
-use super::super::visible::Shown;
-use crate::bake::backend::BLOCK;
-use crate::bake::footprint::MIN_ALPHA;
-use crate::bake::pixel_mask::ViewMask;
-
-/// Pixels of a block.
-pub(in crate::bake::gpu) const PIXELS: usize = (BLOCK * BLOCK) as usize;
-
-/// Limits of a tile, or of a part of one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::bake::gpu) struct Shape {
-    pub(in crate::bake::gpu) blocks: u32,
-    /// Largest edge of its region in pixels, a multiple of [`BLOCK`].
-    pub(in crate::bake::gpu) region: u32,
-}
+use super::super::layout::PIXELS;
+use super::super::raster::Shape;
+use super::super::visible::ShownBlocks;
+use crate::bake::intake::pixel_mask::ViewMask;
+use crate::bake::model::footprint::MIN_ALPHA;
+use crate::bake::solve::backend::BLOCK;
 
 /// What is drawn of a view: the blocks that show the window, and in them the pixels that decimation keeps.
 #[derive(Clone, Copy, Debug, Default)]
-pub(in crate::bake::gpu) struct Drawn<'a> {
-    pub(in crate::bake::gpu) shown: Option<Shown<'a>>,
-    pub(in crate::bake::gpu) kept: Option<ViewMask<'a>>,
+pub(crate) struct Drawn<'a> {
+    pub(crate) shown: Option<ShownBlocks<'a>>,
+    pub(crate) kept: Option<ViewMask<'a>>,
 }
 
 /// Blocks of a view that are drawn together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::bake::gpu) struct Part {
+pub(crate) struct Part {
     /// Corner in the view, and size, of the region around its blocks, in pixels.
-    pub(in crate::bake::gpu) origin: [u32; 2],
-    pub(in crate::bake::gpu) size: [u32; 2],
+    pub(crate) origin: [u32; 2],
+    pub(crate) size: [u32; 2],
     /// Corners of its blocks in the view, line by line.
-    pub(in crate::bake::gpu) corners: Vec<[u32; 2]>,
+    pub(crate) corners: Vec<[u32; 2]>,
     /// Pixels of all blocks, [`PIXELS`] each. Those beyond the view, and those not drawn, do not count.
-    pub(in crate::bake::gpu) pixels: Vec<[u8; 4]>,
-    pub(in crate::bake::gpu) counting: u32,
+    pub(crate) pixels: Vec<[u8; 4]>,
+    pub(crate) counting: u32,
 }
 
 impl Drawn<'_> {
@@ -103,7 +94,7 @@ impl Part {
 }
 
 /// Cuts what is `drawn` of a view into parts of this shape, without blocks that have no pixel that counts.
-pub(in crate::bake::gpu) fn parts(view: &View, shape: Shape, drawn: Drawn<'_>) -> Vec<Part> {
+pub(crate) fn parts(view: &View, shape: Shape, drawn: Drawn<'_>) -> Vec<Part> {
     let mut parts = Vec::new();
     let mut finish = |part: Part| {
         if !part.corners.is_empty() {
@@ -142,7 +133,7 @@ pub(in crate::bake::gpu) fn parts(view: &View, shape: Shape, drawn: Drawn<'_>) -
 mod tests {
     use super::*;
     use crate::bake::gpu::tests::view;
-    use crate::bake::pixel_mask::PixelMask;
+    use crate::bake::intake::pixel_mask::PixelMask;
 
     fn shape(blocks: u32, region: u32) -> Shape {
         Shape { blocks, region }

@@ -1,17 +1,17 @@
-//! Subdomains of views → tiles: consecutive parts, as many together as a tile has room for.
+//! Parts of views → tiles: consecutive parts, as many together as a tile has room for.
 //!
 //! For one window a view often has only a few hundred scattered blocks. A tile of those takes a device nearly as long
 //! as one of thousands.
 
-use super::super::raster::Way;
-use super::{PIXELS, Shape};
-use crate::bake::backend::BLOCK;
+use super::super::layout::PIXELS;
+use super::super::raster::{Shape, Way};
+use crate::bake::solve::backend::BLOCK;
 
 /// Room of a tile for maps, in maps of full-size regions. Most regions are smaller, so more of them fit.
 const MAPS: u32 = 4;
 /// Assumed share of a view's blocks that count.
 const COUNTING: f64 = 1.0 / 3.0;
-/// Subdomains of a tile that views are cut into, where a tile may hold many: small parts fill it whatever remains of each
+/// Parts of a tile that views are cut into, where a tile may hold many: small parts fill it whatever remains of each
 /// view.
 const PIECES: u32 = 4;
 /// Least number of steps in which views are cut: threads cut the next step while one is drawn.
@@ -19,7 +19,7 @@ const STEPS: usize = 12;
 
 /// What a tile has room for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::bake::gpu) struct Room {
+pub(crate) struct Room {
     /// Blocks of all views together.
     blocks: u32,
     /// Regions, each of one view.
@@ -29,19 +29,19 @@ pub(in crate::bake::gpu) struct Room {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-pub(in crate::bake::gpu) struct Taken {
-    pub(in crate::bake::gpu) blocks: u32,
-    pub(in crate::bake::gpu) map: u32,
+pub(crate) struct Taken {
+    pub(crate) blocks: u32,
+    pub(crate) map: u32,
 }
 
 /// Words of the map of a region of `size` pixels.
-pub(in crate::bake::gpu) fn map_words(size: [u32; 2]) -> u32 {
+pub(crate) fn map_words(size: [u32; 2]) -> u32 {
     size.map(|edge| edge.div_ceil(BLOCK)).iter().product()
 }
 
 impl Room {
     /// Room of tiles of this shape, for a mesh of `triangles` triangles.
-    pub(in crate::bake::gpu) fn of(way: Way, shape: Shape, triangles: u32) -> Self {
+    pub(crate) fn of(way: Way, shape: Shape, triangles: u32) -> Self {
         let regions = way.regions(triangles);
         let one = map_words([shape.region; 2]);
         // Keeps the list of blocks and the maps no longer than the pixels, so that a binding holds them.
@@ -54,7 +54,7 @@ impl Room {
     }
 
     /// Shape of the parts that a view is cut into, for tiles of this shape.
-    pub(in crate::bake::gpu) fn piece(self, shape: Shape) -> Shape {
+    pub(crate) fn piece(self, shape: Shape) -> Shape {
         match self.regions >= 2 * PIECES {
             true => Shape {
                 blocks: shape.blocks.div_ceil(PIECES),
@@ -66,7 +66,7 @@ impl Room {
 
     /// Number of views to cut at once: enough to fill two tiles. Views have `blocks` blocks on average, of which this
     /// `share` is drawn; there are `count` views.
-    pub(in crate::bake::gpu) fn views(self, blocks: f64, share: f64, count: usize) -> usize {
+    pub(crate) fn views(self, blocks: f64, share: f64, count: usize) -> usize {
         let fit = 2.0 * f64::from(self.blocks) / (blocks * share * COUNTING).max(1.0);
         let most = if self.regions > 1 {
             count.div_ceil(STEPS)
@@ -77,7 +77,7 @@ impl Room {
     }
 
     /// Joins consecutive parts while they fit a tile.
-    pub(in crate::bake::gpu) fn together<T>(
+    pub(crate) fn together<T>(
         self,
         parts: impl IntoIterator<Item = T>,
         takes: impl Fn(&T) -> Taken,

@@ -1,4 +1,4 @@
-//! Bytes of a buffer view → elements at a stride. Bounds are checked once, before the first element is read.
+//! Reads elements of a buffer view at a stride. Bounds are checked once, before the first element is read.
 
 use gltf::json::accessor::ComponentType;
 
@@ -74,15 +74,14 @@ impl Strided<'_> {
     }
 }
 
-/// Checks `count` elements of `element` bytes in a view of accessor `accessor` against the bytes of the view.
+/// Checks `count` elements of a type and size in bytes in a view of accessor `accessor` against the bytes of the view.
 pub(super) fn open_strided<'a>(
     buffers: &'a Buffers<'_>,
     accessor: usize,
     view: usize,
     offset: u64,
     count: u64,
-    component: ComponentType,
-    element: u64,
+    (component, element): (ComponentType, u64),
 ) -> Result<Strided<'a>, AccessorError> {
     let wrap = |error| AccessorError::Bytes { accessor, error };
     let bytes = buffers.view(view).map_err(wrap)?;

@@ -86,7 +86,7 @@ pub enum GltfError {
         image: usize,
         /// Why.
         what: String,
-        /// The code under which a user is told.
+        /// The code reported to the user.
         code: Code,
     },
     /// A texture or image is missing.

@@ -1,4 +1,4 @@
-//! glTF and GLB → the mesh and the base colour pictures of its materials.
+//! Reads a glTF's or GLB's mesh with the base colour pictures of its materials.
 //!
 //! Pictures lie in a buffer view, a `data:` URI or a file beneath the mesh's folder. The decoders of the views read
 //! them, with the same limits. The base colour factor is multiplied in. A material without a picture gets a texel of
@@ -11,13 +11,12 @@ use proto::limits::MAX_IMAGE_FILE_BYTES;
 use proto::message::Code;
 
 use super::{GltfError, RawMesh, Reader, read_with};
-use crate::pace;
-use crate::prepare::folder::Folder;
+use crate::image::render::{Image, srgb};
 use crate::prepare::load::buffers::{decode_base64, decode_percent};
-use crate::prepare::named_by_input;
 use crate::prepare::picture;
-use crate::progress::{Progress, each};
-use crate::render::{Image, srgb};
+use crate::worker::folder::Folder;
+use crate::worker::pace;
+use crate::worker::progress::{Progress, each};
 
 /// Largest number of pictures of a mesh, each decoded whole.
 const MOST: usize = 64;
@@ -56,8 +55,7 @@ pub(in crate::prepare::load) fn read(
     progress: &dyn Progress,
 ) -> Result<(RawMesh, Pictures), GltfError> {
     read_with(
-        bytes,
-        is_glb,
+        (bytes, is_glb),
         name,
         folder,
         (true, None, false),
@@ -186,7 +184,7 @@ fn fetch(reader: &Reader<'_>, uri: &str) -> Result<Vec<u8>, (String, Code)> {
         format!("{beside}{name}")
     };
     let read = folder.read(&file, MAX_IMAGE_FILE_BYTES);
-    read.map_err(|error| (format!("{file}: {error}"), named_by_input(&error)))
+    read.map_err(|error| (format!("{file}: {error}"), error.code_of_named()))
 }
 
 /// Multiplies in linear light, as glTF demands.
@@ -207,9 +205,9 @@ fn tint(picture: &mut Picture, factor: [f32; 3]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::encode::png;
-    use crate::prepare::folder::Local;
-    use crate::progress::Silent;
+    use crate::image::png;
+    use crate::worker::folder::Local;
+    use crate::worker::progress::Silent;
     use proto::message::Root;
     use serde_json::Value;
 

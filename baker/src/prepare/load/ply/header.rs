@@ -1,4 +1,4 @@
-//! The header of a PLY file → its encoding, and its elements with their properties in the order of the body.
+//! Parses the header of a PLY file: its encoding, and its elements with their properties in the order of the body.
 
 use super::PlyError;
 

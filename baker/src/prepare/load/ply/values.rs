@@ -1,4 +1,4 @@
-//! The body of a PLY file → its numbers in sequence, never more than there are bytes.
+//! Reads the numbers of a PLY file's body in sequence, never more than there are bytes.
 
 use super::PlyError;
 use super::header::{Element, Encoding, Number, Property};

@@ -9,7 +9,7 @@ use crate::prepare::clean::CleanMesh;
 use crate::prepare::repair::topology::Topology;
 use crate::prepare::repair::{Eye, patches, repair, sight};
 use crate::prepare::unwrap::tests::icosphere;
-use crate::progress::Silent;
+use crate::worker::progress::Silent;
 
 #[test]
 fn a_sphere_within_a_sphere_goes() {

@@ -1,5 +1,5 @@
-//! Three children and the supervisor's state for them, beside a plain model of what has happened: [`Children::step`] does
-//! one thing and asserts that both agree.
+//! Three children, the supervisor's state for them, and a plain model of what has happened. [`Children::step`] does one
+//! thing and asserts that both agree.
 
 use std::collections::{HashMap, HashSet};
 use std::io::{Read, Write};
@@ -15,13 +15,14 @@ use proto::sandbox::Sandbox;
 use proto::table::{Refined, ViewHeader};
 use proto::wire;
 use serde_json::Value;
-use supervisor::feed::{Feed, Handed, Parcel, encode_views};
-use supervisor::job::Spec;
-use supervisor::ladder::Rung;
-use supervisor::opener::Question;
+use supervisor::host::ladder::Rung;
+use supervisor::job::{Kind, Spec};
+use supervisor::process::child::{Handed, Parcel};
+use supervisor::process::dispatcher::{Dispatcher, encode_views};
+use supervisor::process::opener::Question;
+use supervisor::process::table_store::TableStore;
+use supervisor::process::watch::{STALL_FLOOR, Watch, stall_cap};
 use supervisor::report::Report;
-use supervisor::stock::Stock;
-use supervisor::watch::{STALL_FLOOR, Watch, stall_cap};
 use supervisor::words::{adapter, printable};
 
 use super::Op;
@@ -30,14 +31,14 @@ use crate::targets::harmless;
 
 /// One process, and what it was sent.
 struct Child {
-    feed: Feed,
+    dispatcher: Dispatcher,
     watch: Watch,
-    /// What a bake is asked to make.
+    /// The product that a bake must make.
     product: Product,
     warmed: bool,
     ready: bool,
     compiled: bool,
-    /// What it asked for and has not got.
+    /// Its open request.
     question: Option<Question>,
     answered: bool,
     started: bool,
@@ -54,15 +55,15 @@ struct Granted {
     filled: bool,
 }
 
-/// See the head of this file.
+/// The children and both states; see the head of this file.
 pub(super) struct Children {
     spec: &'static Spec,
-    stock: Stock,
+    tables: TableStore,
     report: Report,
-    /// By role; none: not spawned.
+    /// By role; `None` if not spawned.
     children: [Option<Child>; 3],
     granted: HashMap<Table, Granted>,
-    /// Filled views in their order.
+    /// Filled views in order.
     views: Vec<(u32, bool)>,
     finished: bool,
 }
@@ -75,22 +76,20 @@ impl Children {
         let spec = spec(preview);
         let mut children = Self {
             spec,
-            stock: Stock::new(spec.texture_size),
+            tables: TableStore::new(spec.options.texture_size),
             report: Report::new(spec),
-            children: [
-                Some(Child::new(Role::Prepare, Product::Texture)),
-                Some(Child::new(Role::Bake, Product::Texture)),
-                None,
-            ],
+            children: [None, None, None],
             granted: HashMap::new(),
             views: Vec::new(),
             finished: false,
         };
-        children.feed();
+        children.start(Role::Prepare, Product::Texture);
+        children.start(Role::Bake, Product::Texture);
+        children.dispatch();
         children
     }
 
-    /// The job's result is complete.
+    /// Whether the job's result is complete.
     pub(super) fn finished(&self) -> bool {
         self.finished
     }
@@ -154,7 +153,7 @@ impl Children {
                 self.hear(role, FromChild::Progress { phase, done, total });
             }
         }
-        self.feed();
+        self.dispatch();
         self.agree();
     }
 
@@ -165,16 +164,16 @@ impl Children {
         }
     }
 
-    /// As `job/hear.rs` does, for a child that has said hello.
+    /// Handles a packet as `job/hear.rs` does, for a child that has sent its hello.
     fn packet(&mut self, role: Role, packet: FromChild) -> Result<(), Violation> {
         let Some(child) = &mut self.children[role as usize] else {
             return Ok(());
         };
         match packet {
-            // No job here leaves the texture's edge to it.
+            // No job here lets prepare choose the texture size.
             FromChild::Hello { .. } | FromChild::Chosen { .. } => Err(Violation),
             FromChild::Allocate { .. } | FromChild::Filled { .. } | FromChild::Verified { .. }
-                if !child.feed.started() =>
+                if !child.dispatcher.started() =>
             {
                 Err(Violation)
             }
@@ -198,7 +197,7 @@ impl Children {
                 pipelines,
             } => {
                 let expected = role == Role::Bake && !std::mem::replace(&mut child.ready, true);
-                assert_eq!(child.feed.ready(), expected, "bake is ready, once");
+                assert_eq!(child.dispatcher.ready(), expected, "bake is ready, once");
                 if !expected {
                     return Err(Violation);
                 }
@@ -213,15 +212,20 @@ impl Children {
                     .for_each(|text| harmless(text));
                 sandbox.missing = printable(&sandbox.missing, MAX_TEXT_BYTES);
                 self.report.confined(role, sandbox);
-                let _any_text_has_a_key = pipelines.map(|offer| supervisor::pipelines::key(&offer));
+                let _any_text_has_a_key =
+                    pipelines.map(|offer| supervisor::host::pipelines::key(&offer));
                 Ok(())
             }
             FromChild::Compiled => {
                 let expected = child.ready && !std::mem::replace(&mut child.compiled, child.ready);
-                assert_eq!(child.feed.compile(), expected, "compiled after ready, once");
+                assert_eq!(
+                    child.dispatcher.compile(),
+                    expected,
+                    "compiled after ready, once"
+                );
                 expected.then_some(()).ok_or(Violation)
             }
-            // Nothing is kept here.
+            // Pipelines are not cached here.
             FromChild::Allocate {
                 table: Table::Pipelines,
                 ..
@@ -230,11 +234,15 @@ impl Children {
                 table: Table::Pipelines,
             } => Err(Violation),
             FromChild::Open { root, name, limit } => {
-                if role != Role::Prepare || !child.feed.started() {
+                if role != Role::Prepare || !child.dispatcher.started() {
                     return Err(Violation);
                 }
-                let inputs = [&self.spec.mesh, &self.spec.views];
-                let question = child.feed.opener.admit(inputs, root, name, limit).ok();
+                let input = match root {
+                    Root::Mesh => Some(&self.spec.mesh),
+                    Root::Views | Root::Pictures => Some(&self.spec.views),
+                    Root::Second => None,
+                };
+                let question = child.dispatcher.opener.admit(input, root, name, limit).ok();
                 assert_eq!(
                     question.is_some(),
                     child.question.is_none(),
@@ -246,7 +254,7 @@ impl Children {
             FromChild::Allocate { table, bytes } => self.allocate(role, table, bytes),
             FromChild::Filled { table } => self.fill(role, table),
             FromChild::Verified { table, sha256 } => {
-                let verified = self.stock.verify(role, table, sha256);
+                let verified = self.tables.verify(role, table, sha256);
                 let filled = self.granted.get(&table).is_some_and(|table| table.filled);
                 assert!(
                     verified.is_err() || (filled && table.is_file()),
@@ -255,16 +263,16 @@ impl Children {
                 verified.map_err(|_| Violation)
             }
             FromChild::Delivered { views } => {
-                let all = role == Role::Prepare && self.stock.deliver(views);
+                let all = role == Role::Prepare && self.tables.deliver(views);
                 assert!(!all || views as usize == self.views.len(), "all are there");
                 all.then_some(()).ok_or(Violation)
             }
             FromChild::Again => {
-                let may = role == Role::Bake && child.feed.again();
+                let may = role == Role::Bake && child.dispatcher.again();
                 may.then_some(()).ok_or(Violation)
             }
             FromChild::Done(done) => {
-                if !child.feed.ended() {
+                if !child.dispatcher.ended() {
                     return Err(Violation);
                 }
                 self.complete(role, done)
@@ -277,7 +285,7 @@ impl Children {
     }
 
     fn allocate(&mut self, role: Role, table: Table, bytes: u64) -> Result<(), Violation> {
-        let Ok(blob) = self.stock.allocate(role, table, bytes) else {
+        let Ok(blob) = self.tables.allocate(role, table, bytes) else {
             return Err(Violation);
         };
         assert_eq!(owner(table), role, "a role gets only its own tables");
@@ -295,7 +303,7 @@ impl Children {
     }
 
     fn fill(&mut self, role: Role, table: Table) -> Result<(), Violation> {
-        if self.stock.fill(role, table).is_err() {
+        if self.tables.fill(role, table).is_err() {
             return Err(Violation);
         }
         let granted = self.granted.get_mut(&table).expect("filled after granted");
@@ -319,7 +327,7 @@ impl Children {
         let preview = self.spec.preview.is_some();
         let child = self.children[role as usize].as_ref();
         let product = child.map_or(Product::Texture, |child| child.product);
-        if self.stock.complete(role, &done, preview, product).is_err() {
+        if self.tables.complete(role, &done, preview, product).is_err() {
             return Err(Violation);
         }
         for (table, granted) in &self.granted {
@@ -333,7 +341,7 @@ impl Children {
         match (role, &done) {
             (Role::Prepare, Done::Prepare(summary)) => {
                 let holdout = self.views.iter().filter(|view| view.1).count();
-                assert!(filled(Table::Mesh) && filled(Table::Surface) && self.stock.delivered());
+                assert!(filled(Table::Mesh) && filled(Table::Surface) && self.tables.delivered());
                 assert!(holdout < self.views.len(), "some view is for the fit");
                 assert_eq!(summary.holdout_views as usize, holdout);
                 assert_eq!(summary.views as usize + holdout, self.views.len());
@@ -344,8 +352,8 @@ impl Children {
                 let texture = product == Product::Texture;
                 assert_eq!(filled(Table::Texture), texture, "what was asked for");
                 assert_eq!(filled(Table::Colours), !texture, "and nothing else");
-                assert!(self.stock.prepared());
-                if let Some(refined) = self.stock.filled(Table::Refined) {
+                assert!(self.tables.prepared());
+                if let Some(refined) = self.tables.filled(Table::Refined) {
                     let fitted = self.views.iter().filter(|view| !view.1).count();
                     assert_eq!(refined.len(), Refined::byte_len_of(fitted), "of each view");
                 }
@@ -362,31 +370,30 @@ impl Children {
         match role {
             Role::Prepare => {}
             Role::Bake => {
-                let keep = encode_views(self.stock.views(), preview);
-                self.stock.release_bake_inputs(&keep);
+                let keep = encode_views(self.tables.views(), preview);
+                self.tables.release_bake_inputs(&keep);
                 self.granted.retain(|table, _| match table {
                     Table::Surface => false,
                     Table::View(index) => keep.contains(index),
                     _ => true,
                 });
-                let encode = Child::new(Role::Encode, Product::Texture);
-                self.children[Role::Encode as usize] = Some(encode);
+                self.start(Role::Encode, Product::Texture);
             }
             Role::Encode => self.finished = true,
         }
         Ok(())
     }
 
-    /// As `job/hear.rs` hands a file down; what may be opened is target `opener`'s matter.
+    /// Hands a file down as `job/hear.rs` does. The target `opener` tests which files may be opened.
     fn opened(&mut self, role: Role) {
         if let Some(child) = &mut self.children[role as usize]
             && child.question.take().is_some()
         {
-            child.feed.opener.answered();
+            child.dispatcher.opener.answered();
         }
     }
 
-    /// What `job/bury.rs` does with a death before the answer, as long as a retry is left.
+    /// Handles a death before the answer as `job/bury.rs` does while a retry is left.
     fn dies(&mut self, role: Role) {
         let Some(child) = &mut self.children[role as usize] else {
             return;
@@ -394,32 +401,43 @@ impl Children {
         if child.answered {
             return;
         }
-        // The last rung of the ladder is climbed at once, and left again: both products are tried.
+        // Takes the ladder's last rung at once, and leaves it again, so that both products are tested.
         let product = match child.product {
             Product::Texture => Product::VertexColours,
             Product::VertexColours => Product::Texture,
         };
-        *child = Child::new(role, product);
+        self.start(role, product);
         self.withdraw(role);
-        let bake = &mut self.children[Role::Bake as usize];
+        let bake = &self.children[Role::Bake as usize];
         if role == Role::Prepare
             && let Some(bake) = bake
             && bake.started
         {
-            *bake = Child::new(Role::Bake, bake.product);
+            self.start(Role::Bake, bake.product);
             self.withdraw(Role::Bake);
         }
     }
 
+    /// A fresh process in place of the role's last.
+    fn start(&mut self, role: Role, product: Product) {
+        let rung = Rung {
+            product,
+            ..Rung::default()
+        };
+        let assignment = Kind::Bake(self.spec).assignment(role, &rung, &self.tables);
+        let child = Child::new(role, product, Dispatcher::new(assignment));
+        self.children[role as usize] = Some(child);
+    }
+
     fn withdraw(&mut self, role: Role) {
-        self.stock.discard(role);
+        self.tables.discard(role);
         self.granted.retain(|_, granted| granted.owner != role);
         if role == Role::Prepare {
             self.views.clear();
         }
     }
 
-    /// What a child writes to memory that it was granted; frozen memory takes nothing.
+    /// A child writes to memory that it was granted; frozen memory refuses.
     fn write(&mut self, table: Table, bytes: &[u8]) {
         let Some(granted) = self.granted.get(&table) else {
             return;
@@ -433,7 +451,7 @@ impl Children {
     }
 
     /// Sends what can be sent, and checks that it is what the child may get.
-    fn feed(&mut self) {
+    fn dispatch(&mut self) {
         for role in [Role::Prepare, Role::Bake, Role::Encode] {
             let Some(child) = &mut self.children[role as usize] else {
                 continue;
@@ -441,27 +459,22 @@ impl Children {
             if child.answered {
                 continue;
             }
-            let parcels = match role {
-                Role::Prepare => child.feed.for_prepare(self.spec),
-                Role::Bake => child.feed.for_bake(self.spec, &self.stock, || true),
-                Role::Encode => child.feed.for_encode(self.spec, &self.stock),
-            };
-            for parcel in parcels {
+            for parcel in child.dispatcher.next(&self.tables, || true) {
                 child.receives(role, &parcel);
             }
         }
     }
 
-    /// The stock knows what the model knows.
+    /// The table store knows what the model knows.
     fn agree(&self) {
-        assert_eq!(self.stock.views(), self.views);
+        assert_eq!(self.tables.views(), self.views);
         for (table, granted) in &self.granted {
-            let known = self.stock.filled(*table);
+            let known = self.tables.filled(*table);
             assert_eq!(known.is_some(), granted.filled, "{table:?}");
         }
     }
 
-    /// The report is JSON, and the closing lines are harmless, whatever the children said.
+    /// Asserts that the report is JSON and the closing lines are harmless, whatever the children sent.
     pub(super) fn report(&mut self) {
         self.report.close(Duration::from_secs(1), None);
         let json: Result<Value, _> = serde_json::from_slice(&self.report.to_json());
@@ -473,15 +486,11 @@ impl Children {
 }
 
 impl Child {
-    fn new(role: Role, product: Product) -> Self {
+    fn new(role: Role, product: Product, dispatcher: Dispatcher) -> Self {
         let mut watch = Watch::new(STALL_FLOOR, stall_cap(role), Instant::now());
         watch.hello();
-        let rung = Rung {
-            product,
-            ..Rung::default()
-        };
         Self {
-            feed: Feed::new(rung),
+            dispatcher,
             watch,
             product,
             warmed: false,
@@ -561,7 +570,7 @@ impl Child {
     }
 }
 
-/// Whoever reads the report may show any text of it.
+/// Asserts that any text of the report can be shown.
 fn printable_texts(json: &Value) {
     match json {
         Value::String(text) => harmless(text),

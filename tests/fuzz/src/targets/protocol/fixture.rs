@@ -1,19 +1,18 @@
-//! What the model of the children takes for granted: whose tables are whose, the least of each, and good words of each role.
+//! Facts for the model of the children: which role writes each table, the smallest tables, and valid messages of each
+//! role.
 
 use std::sync::OnceLock;
 
-use proto::message::{
-    AdapterInfo, BakeSummary, Done, EncodeSummary, PrepareSummary, ProvenanceShares, Role, Table,
-    UnwrapMethod,
-};
-use proto::plan::RowsHeld;
+use proto::message::{Done, Role, Table};
 use proto::table::{Camera, Refined, View};
 use supervisor::cli::{self, Command};
 use supervisor::job::Spec;
 
+use crate::seed::summaries;
+
 const TEXTURE_SIZE: u32 = 256;
 
-/// Who writes a table.
+/// The role that writes a table.
 pub(super) fn owner(table: Table) -> Role {
     match table {
         Table::Mesh | Table::Surface | Table::View(_) => Role::Prepare,
@@ -33,7 +32,7 @@ pub(super) fn owner(table: Table) -> Role {
     }
 }
 
-/// The least that a table can have: one triangle, one pixel.
+/// The smallest size of a table: one triangle, one pixel.
 #[must_use]
 pub fn least(table: Table) -> u64 {
     match table {
@@ -55,7 +54,7 @@ pub fn least(table: Table) -> u64 {
     }
 }
 
-/// A good view of one pixel.
+/// A valid view of one pixel.
 pub(super) fn view(index: u32, holdout: bool) -> View {
     View {
         index,
@@ -74,70 +73,23 @@ pub(super) fn view(index: u32, holdout: bool) -> View {
     }
 }
 
-/// A summary of the role's own kind.
+/// A summary of the role's kind.
 pub(super) fn done(role: Role, fit: u8, holdout: u8) -> Done {
-    match role {
-        Role::Prepare => Done::Prepare(PrepareSummary {
-            triangles_read: 1,
-            triangles_degenerate: 0,
-            triangles: 1,
-            vertices: 3,
-            nonmanifold_edges: 0,
-            mesh: Vec::new(),
-            simplify_error: None,
-            unwrap: UnwrapMethod::Fallback,
-            charts: 1,
-            atlas_utilisation: 0.5,
-            texture: None,
-            views: u32::from(fit),
-            holdout_views: u32::from(holdout),
-            times: Vec::new(),
-            peak_rss_kib: 1,
-        }),
-        Role::Bake => Done::Bake(BakeSummary {
-            adapter: AdapterInfo {
-                name: "adapter".to_owned(),
-                backend: "native".to_owned(),
-                kind: "native".to_owned(),
-                driver: String::new(),
-            },
-            covered_pixels: 1,
-            chart_texels: 1,
-            observed_texels: 1,
-            filled_texels: 0,
-            provenance: ProvenanceShares::default(),
-            iterations: 1,
-            rows: RowsHeld::default(),
-            train_psnr_db: 30.0,
-            seam_residual: 0.0,
-            views: Vec::new(),
-            refinement: None,
-            channels: Vec::new(),
-            times: Vec::new(),
-            gpu_times: Vec::new(),
-            host_times: Vec::new(),
-            pipeline_cache: None,
-            from_mesh_ms: 1.0,
-            driver_vram_kib: None,
-            uploaded_kib: 0,
-            read_back_kib: 0,
-            peak_vram_kib: 0,
-            peak_rss_kib: 1,
-        }),
-        Role::Encode => Done::Encode(EncodeSummary {
-            glb_bytes: 1,
-            png_bytes: 1,
-            atlas: None,
-            holdout: Vec::new(),
-            holdout_psnr_db: None,
-            shown: Vec::new(),
-            times: Vec::new(),
-            peak_rss_kib: 1,
-        }),
+    let mut done = summaries()
+        .into_iter()
+        .nth(role as usize)
+        .expect("one of each");
+    match &mut done {
+        Done::Prepare(summary) => {
+            (summary.views, summary.holdout_views) = (fit.into(), holdout.into());
+        }
+        Done::Bake(summary) => "adapter".clone_into(&mut summary.adapter.name),
+        Done::Encode(_) | Done::Plan(_) | Done::Compare(_) => {}
     }
+    done
 }
 
-/// A job, made once, with a preview or without: as the command line makes it.
+/// A job as the command line makes it, with or without a preview; made once.
 pub(super) fn spec(preview: bool) -> &'static Spec {
     static SPECS: [OnceLock<Box<Spec>>; 2] = [OnceLock::new(), OnceLock::new()];
     SPECS[usize::from(preview)].get_or_init(|| {

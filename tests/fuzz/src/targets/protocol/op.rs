@@ -1,42 +1,42 @@
-//! Bytes → what a child does next, and back for the seeds.
+//! Decodes bytes into a child's next action, and encodes actions for seeds.
 
 use arbitrary::{Result, Unstructured};
 use proto::message::{Phase, Role, Table};
 use proto::table::Layer;
 
-/// What happens next.
+/// The next action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// A packet, as its bytes came.
+    /// Sends a packet of these bytes.
     Packet(Role, Vec<u8>),
-    /// Asks for the least that such a table may have, and `more`.
+    /// Asks for the table's smallest size plus `more`.
     Allocate(Role, Table, u64),
-    /// Writes the header of a view of one pixel, held out or not, to a view's memory.
+    /// Writes the header of a one-pixel view to a view's memory.
     WriteView {
-        /// The view whose memory it is.
+        /// The view whose memory is written.
         table: u8,
-        /// The number in the header.
+        /// The view's number in the header.
         index: u8,
-        /// Held out.
+        /// Whether the view is held out.
         holdout: bool,
     },
     /// Writes any bytes to a table's memory.
     Write(Table, Vec<u8>),
-    /// Says that it has written a table.
+    /// Reports a table as written.
     Filled(Role, Table),
-    /// Says that it is done; the numbers are prepare's views for the fit and held out.
+    /// Reports the end; the numbers are prepare's views for the fit and held out.
     Done(Role, u8, u8),
-    /// Counts.
+    /// Reports a count.
     Progress(Role, Phase, u64, u64),
-    /// Says that its adapter is open.
+    /// Reports that the adapter is open.
     Ready(Role),
-    /// Asks for a file: of the mesh's folder, or of the views'.
+    /// Asks for a file in the mesh's or the views' folder.
     Open(Role, bool),
-    /// The file that it asked for was opened, or not.
+    /// The requested file was opened or refused.
     Opened(Role),
     /// Ends without an answer.
     Dies(Role),
-    /// Says that so many views are all.
+    /// Reports the total number of views.
     Delivered(Role, u8),
 }
 
@@ -44,7 +44,7 @@ const ROLES: [Role; 3] = [Role::Prepare, Role::Bake, Role::Encode];
 const PHASES: [Phase; 4] = [Phase::LoadMesh, Phase::DecodeViews, Phase::Fit, Phase::Png];
 
 impl Op {
-    /// Takes the next one.
+    /// Decodes the next action.
     ///
     /// # Errors
     /// The bytes are used up.
@@ -78,7 +78,7 @@ impl Op {
         })
     }
 
-    /// The bytes from which [`Self::take`] takes it.
+    /// Encodes the action for [`Self::take`].
     pub fn put(&self, out: &mut Vec<u8>) {
         match self {
             Self::Packet(role, bytes) => {
@@ -166,7 +166,7 @@ fn put_table(table: Table, out: &mut Vec<u8>) {
     }
 }
 
-/// Small in one byte, or any.
+/// A small number in one byte, or any number.
 fn number(bytes: &mut Unstructured<'_>) -> Result<u64> {
     match bytes.arbitrary::<u8>()? {
         255 => bytes.arbitrary(),

@@ -2,15 +2,17 @@
 //! triangles, and posed views of it with a painted texture, by the project's own renderer.
 
 use std::fs::{self, File};
-use std::io::{self, BufWriter};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use baker::prepare::folder::{Files, Folder, FolderError};
+use baker::image::render::{Image, render};
 use baker::prepare::load;
-use baker::progress::Silent;
-use baker::render::{Image, render};
-use kiln_tests::shapes::Shape;
+use baker::worker::folder::{Files, Folder, FolderError};
+use baker::worker::progress::Silent;
+use kiln_tests::ball::cross;
+use kiln_tests::picture::Picture;
+use kiln_tests::shapes::{Shape, quartered};
 use proto::job::Blend;
 use proto::message::Root;
 use proto::table::{Camera, Mesh};
@@ -90,7 +92,7 @@ pub(crate) fn make(sizes: Sizes, folder: &Path) -> io::Result<Input> {
         triangles: raw.triangles.clone(),
     };
     for _ in 0..sizes.level.max(0) {
-        shape = quartered(&shape);
+        shape = quartered(&shape, |middle| middle);
     }
     let mesh = folder.join("mesh.ply");
     fs::write(&mesh, shape.ply())?;
@@ -126,27 +128,6 @@ fn centred(positions: &[[f32; 3]]) -> Vec<[f32; 3]> {
         .iter()
         .map(|p| off(p).map(|x| x / radius))
         .collect()
-}
-
-/// Cuts each triangle into four on the same surface.
-fn quartered(shape: &Shape) -> Shape {
-    let mut positions = shape.positions.clone();
-    let mut middles = std::collections::HashMap::new();
-    let mut triangles = Vec::with_capacity(4 * shape.triangles.len());
-    for &[a, b, c] in &shape.triangles {
-        let [ab, bc, ca] = [(a, b), (b, c), (c, a)].map(|(p, q)| {
-            *middles.entry((p.min(q), p.max(q))).or_insert_with(|| {
-                let [p, q] = [p, q].map(|corner| shape.positions[corner as usize]);
-                positions.push(std::array::from_fn(|axis| 0.5 * (p[axis] + q[axis])));
-                positions.len() as u32 - 1
-            })
-        });
-        triangles.extend([[a, ab, ca], [ab, b, bc], [ca, bc, c], [ab, bc, ca]]);
-    }
-    Shape {
-        positions,
-        triangles,
-    }
 }
 
 /// A texture with detail of every size: soft waves, sharp edges, and lines of two texels.
@@ -189,12 +170,12 @@ fn photograph(model: &Mesh, sizes: Sizes, folder: &Path) -> io::Result<PathBuf> 
             Blend::Linear,
         );
         let name = format!("{number}.png");
-        let pixels: Vec<u8> = shown.to_rgba8().into_iter().flatten().collect();
-        let file = BufWriter::new(File::create(folder.join(&name))?);
-        let mut encoder = png::Encoder::new(file, edge, edge);
-        encoder.set_color(png::ColorType::Rgba);
-        encoder.set_compression(png::Compression::Fast);
-        encoder.write_header()?.write_image_data(&pixels)?;
+        let picture = Picture {
+            size: [edge; 2],
+            colour: png::ColorType::Rgba,
+            bytes: shown.to_rgba8().into_iter().flatten().collect(),
+        };
+        picture.write(&folder.join(&name));
         let [right, up, back] = axes;
         let row = |k: usize| [right[k], up[k], back[k], DISTANCE * back[k]];
         frames.push(json!({
@@ -221,9 +202,6 @@ fn axes(number: u32, all: u32) -> [[f64; 3]; 3] {
     let (sin, cos) = (golden * f64::from(number)).sin_cos();
     let radius = (1.0 - y * y).sqrt();
     let back = [cos * radius, y, sin * radius];
-    let cross = |a: [f64; 3], b: [f64; 3]| -> [f64; 3] {
-        std::array::from_fn(|k| a[(k + 1) % 3] * b[(k + 2) % 3] - a[(k + 2) % 3] * b[(k + 1) % 3])
-    };
     let right = [sin, 0.0, -cos];
     [right, cross(back, right), back]
 }

@@ -1,0 +1,350 @@
+//! The options of a job, each defined once: a field here is a flag of `kiln bake` and `kiln submit`, a key of a list of
+//! jobs, of a spec over HTTP and of a crash folder, and a property of `/openapi.json`. Its doc comment is the help text
+//! and the description in the schema; its default is that of the flag.
+//!
+//! ```json
+//! {"mesh": {"path": "/data/a/mesh.glb"}, "views": {"path": "/data/a/transforms.json"}, "texture_size": 2048}
+//! {"mesh":  {"files": {"mesh.glb": "<sha256>"}, "main": "mesh.glb"},
+//!  "views": {"files": {"transforms.json": "<sha256>", "images/0.png": "<sha256>"}, "main": "transforms.json"}}
+//! {"arrays": "<sha256>"}
+//! ```
+//!
+//! JSON may come from anybody. No field names a program, a sandbox or a place that is written to, and unknown keys are
+//! refused.
+//!
+//! A new option is a field, its rule in `options/check.rs` if it has a range, and its use.
+
+mod check;
+
+mod schema;
+
+mod source;
+
+#[cfg(test)]
+mod tests;
+
+pub mod whole;
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use clap::{Args, Parser};
+use proto::job::{
+    AlphaMode, Blend, Compress, Device, Form, Frame, Product, Quality, Refine, Repair, Simplify,
+    TextureFormat, Up,
+};
+use proto::limits::{MAX_HOLE_EDGES, MAX_HOLE_SIZE, MAX_TRIANGLES, MAX_VIEWS, MAX_WELD};
+use proto::pages::Pages;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::host::ladder::Policy;
+use crate::store::Digest;
+
+pub use check::Wrong;
+pub(crate) use check::{LEAST_MEMORY, MOST_SECONDS, TEXTURE_SIZE, bytes, flag, seconds};
+pub use schema::{SHA256, schemas};
+pub use source::{ARRAYS, Source, bad_name, plain_name};
+
+/// See the head of this file. JSON has the keys in this order.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Args, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(rename = "Spec", transform = schema::finish)]
+pub struct JobOptions {
+    /// For people, in lists.
+    #[arg(skip)]
+    #[schemars(extend("maxLength" = check::MAX_NAME, "pattern" = schema::PRINTABLE))]
+    pub name: String,
+    /// GLB, glTF, PLY, OBJ or safetensors.
+    #[arg(skip)]
+    #[serde(deserialize_with = "source::object")]
+    #[schemars(schema_with = "schema::source_or_null")]
+    pub mesh: Option<Source>,
+    /// A `transforms.json`, a model of COLMAP by its `images.bin` or `images.txt`, or a safetensors file.
+    #[arg(skip)]
+    #[serde(deserialize_with = "source::object")]
+    #[schemars(schema_with = "schema::source_or_null")]
+    pub views: Option<Source>,
+    /// SHA-256 of a safetensors file with mesh and views, in place of both.
+    #[arg(skip)]
+    #[schemars(with = "Option<String>", extend("pattern" = schema::SHA256))]
+    pub arrays: Option<Digest>,
+
+    /// Edge of the texture in texels, or of each of its pages; with `texture_auto` the most that is chosen.
+    #[arg(skip = 1024_u32)]
+    #[serde(deserialize_with = "whole::number")]
+    #[schemars(extend("minimum" = 256, "maximum" = 8192, "multipleOf" = 4))]
+    pub texture_size: u32,
+    /// Choose the edge at which half of the seen surface has no more texels than pixels in the view that shows it largest,
+    /// `texture_size` at most. The report's `prepare.texture` says what was chosen and why.
+    #[arg(skip)]
+    pub texture_auto: bool,
+    /// Textures in place of one, each of `--texture-size`²: 1, 4, 9 or 16, side by side 8192 texels at most (4 pages of 4096², 9 of
+    /// 2728², 16 of 2048²). A GLB has a material for each; an OBJ has UDIM tiles, 1001, 1002, 1011 and on, named so.
+    /// With `--keep-uvs` the mesh's coordinates lie in these tiles.
+    #[arg(long, value_name = "N", default_value = "1", allow_negative_numbers = true, value_parser = flag(check::PAGES), help_heading = "Result")]
+    #[serde(deserialize_with = "whole::number")]
+    #[schemars(extend("enum" = [1, 4, 9, 16]))]
+    pub pages: u32,
+    /// Simplify the mesh to at most this many triangles.
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = flag(check::TARGET_FACES), conflicts_with = "simplify", help_heading = "Result")]
+    #[serde(deserialize_with = "whole::optional")]
+    #[schemars(extend("minimum" = 1, "maximum" = MAX_TRIANGLES))]
+    pub target_faces: Option<u32>,
+    /// Share of the triangles to remove, 0 to 1: 0.95 keeps one in twenty. Not together with `--target-faces`.
+    #[arg(long, value_name = "R", allow_negative_numbers = true, value_parser = flag(check::SIMPLIFY), help_heading = "Result")]
+    #[schemars(extend("minimum" = 0, "exclusiveMaximum" = 1))]
+    pub simplify: Option<f64>,
+
+    /// Remove what no view from outside can see: inner shells, and the walls of cavities, cut off where that takes the
+    /// shortest cut. What the job's own views show stays.
+    #[arg(long, help_heading = "Mesh")]
+    pub remove_unseen: bool,
+    /// Fill holes up to this area: a share of the square of the mesh's longest side (TRELLIS has 0.04, the flag's value
+    /// without one). It bounds the openings that `--remove-unseen` leaves, too, which is 0.04 otherwise. Not together with
+    /// `--keep-uvs`.
+    #[arg(long, value_name = "SIZE", num_args = 0..=1, require_equals = true, default_missing_value = "0.04", value_parser = flag(check::FILL_HOLES), conflicts_with = "keep_uvs", help_heading = "Mesh")]
+    #[schemars(extend("exclusiveMinimum" = 0, "maximum" = f64::from(MAX_HOLE_SIZE)))]
+    pub fill_holes: Option<f64>,
+    /// Leave holes of more edges than this.
+    #[arg(long, value_name = "N", default_value_t = Repair::HOLE_EDGES, allow_negative_numbers = true, value_parser = flag(check::HOLE_EDGES), help_heading = "Mesh")]
+    #[serde(deserialize_with = "whole::number")]
+    #[schemars(extend("minimum" = 3, "maximum" = MAX_HOLE_EDGES))]
+    pub hole_edges: u32,
+    /// Put points of open borders together that are nearer than this: a share of the mesh's diagonal, such as 0.00001, the
+    /// flag's value without one.
+    #[arg(long, value_name = "DISTANCE", num_args = 0..=1, require_equals = true, default_missing_value = "0.00001", value_parser = flag(check::WELD), help_heading = "Mesh")]
+    #[schemars(extend("exclusiveMinimum" = 0, "maximum" = check::decimal(MAX_WELD)))]
+    pub weld: Option<f64>,
+    /// Wind the triangles of each part one way, their front where it is seen from.
+    #[arg(long, help_heading = "Mesh")]
+    pub orient: bool,
+    /// The axis that points up in the mesh and its views: with `z`, both are turned, and the result has y up as glTF wants.
+    #[arg(long, default_value_t, value_enum, help_heading = "Mesh")]
+    pub up: Up,
+    /// Where the mesh stands among the cameras: `auto` compares silhouettes and takes another convention of axes, units or
+    /// matrices where it clearly fits, says so, and refuses a mesh that lies nowhere. `given` takes both as they are.
+    #[arg(long, default_value_t, value_enum, help_heading = "Mesh")]
+    pub frame: Frame,
+
+    /// Keep the texture coordinates that the mesh brings instead of unwrapping it anew.
+    #[arg(long, help_heading = "Result")]
+    pub keep_uvs: bool,
+    /// The texture's picture: `png` and `webp` are lossless, `jpeg` is small, `webp-lossy` is smaller where the texture is
+    /// smooth. `ktx2-etc1s` and `ktx2-uastc` (Basis Universal,
+    /// a GLB only) stay compressed on the device, with mips in the file: ETC1S is smallest, UASTC close to lossless; what is no
+    /// colour is UASTC in both. Not every viewer reads WebP (`EXT_texture_webp`) or KTX2 (`KHR_texture_basisu`).
+    #[arg(long, default_value_t, value_enum, help_heading = "Result")]
+    pub texture_format: TextureFormat,
+    /// Quality of a JPEG, a lossy WebP or of ETC1S, 1 to 100; by default 90, 90 and 75.
+    #[arg(long, value_name = "N", value_parser = flag(check::TEXTURE_QUALITY), help_heading = "Result")]
+    #[serde(deserialize_with = "whole::optional")]
+    #[schemars(extend("minimum" = 1, "maximum" = 100))]
+    pub texture_quality: Option<u32>,
+    /// How a GLB stores its mesh: `meshopt` quantises and compresses it (`KHR_mesh_quantization`, `EXT_meshopt_compression`).
+    #[arg(long, default_value_t, value_enum, help_heading = "Result")]
+    pub compress: Compress,
+    /// Make no texture: give each vertex a colour (`COLOR_0` of a GLB). The processor does it, whatever --device says.
+    #[arg(long, conflicts_with = "provenance_attribute", help_heading = "Result")]
+    pub vertex_colours: bool,
+    /// Give the vertices of a GLB the attribute `_PROVENANCE` (scalar, normalised byte): the share, 0 to 1, of what lies
+    /// around each that the views have shown; weakly observed texels count half, inferred ones not.
+    #[arg(long, help_heading = "Result")]
+    pub provenance_attribute: bool,
+    /// How viewers take the opacity that views bring as a channel (see `channels` in transforms.json): `auto` goes by what it
+    /// holds.
+    #[arg(
+        long,
+        default_value_t,
+        value_enum,
+        value_name = "MODE",
+        help_heading = "Result"
+    )]
+    pub alpha_mode: AlphaMode,
+    /// What is less opaque than this is not there, with `--alpha-mode mask`.
+    #[arg(long, value_name = "A", default_value_t = 0.5, allow_negative_numbers = true, value_parser = flag(check::ALPHA_CUTOFF), help_heading = "Result")]
+    #[schemars(extend("minimum" = 0, "maximum" = 1))]
+    pub alpha_cutoff: f64,
+    /// With `--keep-uvs`: take the set `TEXCOORD_N` of a glTF; by default the one that each material's base colour uses.
+    #[arg(long, value_name = "N", requires = "keep_uvs", help_heading = "Result")]
+    #[serde(deserialize_with = "whole::optional")]
+    #[schemars(extend("maximum" = u32::MAX))]
+    pub uv_set: Option<u32>,
+
+    /// Work put into the fit.
+    #[arg(long, default_value_t, value_enum, help_heading = "Fit")]
+    pub quality: Quality,
+    /// How the views blend colours within a pixel: `linear` for renders and photographs, `srgb` for Gaussian splats.
+    #[arg(long, default_value_t, value_enum, help_heading = "Fit")]
+    pub blend: Blend,
+    /// Move cameras to where the mesh's silhouette fits the views' alpha, and even out exposures: `auto` only where they are
+    /// clearly off, `on` wherever it helps at all. The report says what was moved, and what was not and why.
+    #[arg(long, default_value_t, value_enum, help_heading = "Fit")]
+    pub refine: Refine,
+    /// What bakes: `auto` takes a GPU if there is one, `gpu` insists on one, `cpu` needs no driver; or a part of an
+    /// adapter's name as `kiln doctor` shows it.
+    #[arg(long, value_name = "auto|gpu|cpu|NAME", default_value = "auto", value_parser = flag(check::DEVICE), help_heading = "Fit")]
+    #[schemars(extend("minLength" = 1, "maxLength" = check::MAX_DEVICE))]
+    pub device: String,
+    /// Keep N views out of the fit and report how well the texture explains them. Views that the transforms.json names in
+    /// `test_filenames` or `val_filenames` are kept out anyway.
+    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true, value_parser = flag(check::HOLDOUT), help_heading = "Fit")]
+    #[serde(deserialize_with = "whole::number")]
+    #[schemars(extend("maximum" = MAX_VIEWS - 1))]
+    pub holdout: u32,
+    /// Chooses the held-out views.
+    #[arg(
+        long,
+        value_name = "N",
+        allow_negative_numbers = true,
+        default_value_t = 0,
+        help_heading = "Fit"
+    )]
+    #[serde(deserialize_with = "whole::number")]
+    #[schemars(extend("maximum" = u64::MAX))]
+    pub seed: u64,
+
+    /// Plan with at most this much memory of the GPU, such as 1G or 512M; what does not fit is fitted in parts of the texture, one
+    /// after the other, which takes longer and gives a result nearly as good. By default what is fastest, as far as the device has it.
+    /// A sidecar's own --vram-budget counts where it is less.
+    #[arg(long, value_name = "BYTES", value_parser = bytes, help_heading = "Run")]
+    #[serde(deserialize_with = "whole::optional")]
+    #[schemars(extend("minimum" = LEAST_MEMORY, "maximum" = u64::MAX))]
+    pub vram_budget: Option<u64>,
+    /// Measure every GPU stage by the device's own clock, into the report's `bake.gpu_times`. Slows the bake a little.
+    #[arg(long, help_heading = "Run")]
+    pub gpu_times: bool,
+    /// What a bake that failed may do differently when it is repeated. Each step allows those before it, and the report says
+    /// which were taken.
+    #[arg(long, default_value_t, value_enum, help_heading = "Run")]
+    pub fallback: Policy,
+    /// Give up after this many seconds.
+    #[arg(long = "timeout", value_name = "SECONDS", default_value = "3600", allow_negative_numbers = true, value_parser = flag(check::SECONDS), help_heading = "Run")]
+    #[schemars(extend("exclusiveMinimum" = 0, "maximum" = MOST_SECONDS))]
+    pub timeout_s: f64,
+
+    /// Make `preview.png`, too: a contact sheet to judge the result by.
+    #[arg(skip)]
+    pub preview: bool,
+    /// Make `coverage.png`, `residual.png` and `provenance.png`, too: indexed pictures in the texture's layout that say how
+    /// many pixels see each texel, how far the views are from the result there, and whether the texel is observed (green), weak
+    /// (yellow: less than one pixel in all views) or inferred (pink). The indices are codes, and each picture explains its own
+    /// in a text named Description. A result without a texture has none.
+    #[arg(skip)]
+    pub maps: bool,
+
+    /// Refuse a texture that explains the views of the fit with a lower PSNR than this, in dB: the job fails as soon as that is
+    /// known, and puts nothing in place. Vertex colours have none, and are refused.
+    #[arg(long, value_name = "DB", allow_negative_numbers = true, value_parser = flag(check::MIN_PSNR), help_heading = "Fit")]
+    #[schemars(extend("exclusiveMinimum" = 0, "maximum" = 100))]
+    pub min_psnr: Option<f64>,
+}
+
+/// Nothing but options, none of which is given.
+#[derive(Parser)]
+struct Plain {
+    #[command(flatten)]
+    options: JobOptions,
+}
+
+impl Default for JobOptions {
+    /// What a command line says that gives no flag.
+    fn default() -> Self {
+        static PLAIN: LazyLock<JobOptions> = LazyLock::new(|| Plain::parse_from(["kiln"]).options);
+        PLAIN.clone()
+    }
+}
+
+impl JobOptions {
+    /// What bakes.
+    #[must_use]
+    pub fn device(&self) -> Device {
+        match self.device.as_str() {
+            "auto" => Device::Auto,
+            "gpu" => Device::Gpu,
+            "cpu" => Device::Cpu,
+            name => Device::Name(name.to_owned()),
+        }
+    }
+
+    /// Textures that the atlas is cut into.
+    #[must_use]
+    pub fn pages(&self) -> Pages {
+        Pages::try_from(self.pages).unwrap_or_default()
+    }
+
+    /// What is made.
+    #[must_use]
+    pub fn product(&self) -> Product {
+        match self.vertex_colours {
+            true => Product::VertexColours,
+            false => Product::Texture,
+        }
+    }
+
+    /// For the whole job.
+    #[must_use]
+    pub fn timeout(&self) -> Duration {
+        Duration::from_secs_f64(self.timeout_s)
+    }
+
+    /// What is to be simplified.
+    #[must_use]
+    pub fn simplify(&self) -> Simplify {
+        match (self.target_faces, self.simplify) {
+            (Some(count), _) => Simplify::TargetFaces(count),
+            (None, Some(share)) if share > 0.0 => Simplify::RemoveShare(below_one(share)),
+            (None, _) => Simplify::Keep,
+        }
+    }
+
+    /// What is to be mended of the mesh.
+    #[must_use]
+    pub fn repair(&self) -> Repair {
+        Repair {
+            weld: self.weld.map(single),
+            orient: self.orient,
+            remove_unseen: self.remove_unseen,
+            fill_holes: self.fill_holes.map(single),
+            hole_edges: self.hole_edges,
+            up: self.up,
+        }
+    }
+
+    /// The form of the result: a GLB.
+    #[must_use]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "a share is rounded, and a quality has 100 at most"
+    )]
+    pub fn form(&self) -> Form {
+        let quality = self.texture_quality.unwrap_or(match self.texture_format {
+            // 0.8 dB below the best that it can, in half the time.
+            TextureFormat::Ktx2Etc1s => 75,
+            // A JPEG is hardly to be told from the original.
+            _ => 90,
+        });
+        Form {
+            texture: self.texture_format,
+            quality: quality as u8,
+            compress: self.compress,
+            provenance: self.provenance_attribute,
+            pages: self.pages(),
+            alpha: self.alpha_mode,
+            alpha_cutoff: self.alpha_cutoff as f32,
+            ..Form::default()
+        }
+    }
+}
+
+/// The nearest `f32`, which of a number above 0 is above 0 too.
+#[expect(clippy::cast_possible_truncation, reason = "rounding is meant")]
+fn single(value: f64) -> f32 {
+    (value as f32).max(f32::MIN_POSITIVE)
+}
+
+/// The nearest `f32` that is less than 1, as `share` is.
+#[expect(clippy::cast_possible_truncation, reason = "rounding is meant")]
+fn below_one(share: f64) -> f32 {
+    (share as f32).min(1.0_f32.next_down())
+}

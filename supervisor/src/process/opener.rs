@@ -1,0 +1,256 @@
+//! Opens the files that prepare asks for, or says why not. Prepare reads untrusted bytes and can open nothing itself.
+//!
+//! A name is accepted if the user gave it, or if it has the ending of a buffer or a picture and no hidden part. An
+//! attacker who controls prepare beside a mesh in a home folder thus cannot read `~/.ssh`. The kernel resolves the name
+//! (`openat2`, `RESOLVE_BENEATH`): neither `..` nor a symbolic link leaves the folder, even if another process renames
+//! files meanwhile. Links that stay beneath the folder are followed. Where a name is missing, one that differs in case or
+//! Unicode form alone is taken for it ([`alike`](alike::alike)). An absolute name, as some tools write it, must lie
+//! beneath the folder. Opening never waits for the writer of a pipe. Only what `fstat` calls a regular file is handed
+//! down.
+//!
+//! The work runs on other threads ([`workers`]), with one request of a process at a time. A network file system that is
+//! gone blocks a thread, not the supervisor, and the child is told after [`OPEN_DEADLINE_S`].
+
+use std::borrow::Cow;
+use std::fs::{self, File, Metadata};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
+use proto::limits::{MAX_NAME_BYTES, MAX_OPENS, OPEN_DEADLINE_S};
+use proto::message::{NotAFile, Refusal, Root};
+use tokio::time::timeout;
+
+use self::alike::alike;
+use crate::input::{Input, companion, exporter};
+use crate::process::reserve::lend;
+use crate::process::workers;
+
+/// Endings of files that a mesh or a view may refer to, in lower case. Pictures that prepare does not read are among them,
+/// so that it can say what they are.
+const ENDINGS: [&str; 31] = [
+    "bin", "buf", "buffer", "dat", "data", "glb", "glbin", "gltf", "png", "jpg", "jpeg", "webp",
+    "ktx2", "tif", "tiff", "avif", "heic", "heif", "exr", "hdr", "bmp", "gif", "pbm", "pgm", "pnm",
+    "ppm", "jxl", "jp2", "qoi", "tga", "dds",
+];
+/// Tries while a rename races with the resolution of `..`: the kernel then answers `EAGAIN` and asks for a retry.
+const RESOLVE_ATTEMPTS: usize = 16;
+
+/// One process's requests so far.
+#[derive(Debug, Default)]
+pub struct Opener {
+    asked: u32,
+    waiting: bool,
+}
+
+/// An answer on its way to the child.
+#[derive(Debug)]
+pub struct Opened {
+    /// Size in bytes, or why the file is not opened.
+    pub outcome: Result<u64, Refusal>,
+    /// The file, if there is one.
+    pub file: Option<Arc<OwnedFd>>,
+}
+
+/// A request that may be put to the file system.
+#[derive(Debug)]
+pub struct Question {
+    folder: Arc<OwnedFd>,
+    /// The user gave this name.
+    named: bool,
+    name: String,
+    limit: u64,
+}
+
+impl Opener {
+    /// Accepts a request for a file beneath `input`, the folder that the job has for `root`.
+    ///
+    /// # Errors
+    /// How the child broke the protocol: it asks twice at once, for more than [`MAX_OPENS`] files, or for a folder that its
+    /// job does not have.
+    pub fn admit(
+        &mut self,
+        input: Option<&Input>,
+        root: Root,
+        name: String,
+        limit: u64,
+    ) -> Result<Question, String> {
+        if self.waiting {
+            return Err("it asks for a file before it has the last".to_owned());
+        }
+        self.asked += 1;
+        if self.asked > MAX_OPENS {
+            return Err(format!("it asks for more than {MAX_OPENS} files"));
+        }
+        let input = input.ok_or("it asks for a folder that its job does not have")?;
+        let pictures = root == Root::Pictures;
+        let folder = match &input.pictures {
+            _ if !pictures => &input.folder,
+            Some(pictures) => &pictures.folder,
+            None => return Err("it asks for pictures of a model, and there is none".to_owned()),
+        };
+        let named = name == input.name
+            || companion(&input.name) == Some(name.as_str())
+            || (root == Root::Views && exporter(&input.name) == name);
+        self.waiting = true;
+        Ok(Question {
+            folder: Arc::clone(folder),
+            named: named && !pictures,
+            name,
+            limit,
+        })
+    }
+
+    /// The answer has been sent.
+    pub fn answered(&mut self) {
+        self.waiting = false;
+    }
+}
+
+impl Question {
+    /// Opens the file on another thread.
+    pub async fn answer(self) -> Opened {
+        let work = workers::run(move || self.open());
+        let limit = Duration::from_secs(u64::from(OPEN_DEADLINE_S));
+        let answer = match timeout(limit, work).await {
+            Ok(Ok(answer)) => answer,
+            // The thread panicked: there is nothing to open.
+            Ok(Err(_)) => Err(Refusal::Os(Errno::EIO as i32)),
+            Err(_) => Err(Refusal::Slow(OPEN_DEADLINE_S)),
+        };
+        match answer {
+            Ok((file, bytes)) => Opened {
+                outcome: Ok(bytes),
+                file: Some(Arc::new(file)),
+            },
+            Err(refusal) => Opened {
+                outcome: Err(refusal),
+                file: None,
+            },
+        }
+    }
+
+    fn open(&self) -> Result<(OwnedFd, u64), Refusal> {
+        let name = self.relative()?;
+        self.check_name(&name)?;
+        let opened = match beneath(&*self.folder, &name) {
+            Err(Refusal::Missing) => {
+                let other = alike(&*self.folder, &name).ok_or(Refusal::Missing)?;
+                self.check_name(&other)?;
+                beneath(&*self.folder, &other)
+            }
+            opened => opened,
+        };
+        let file = File::from(opened?);
+        let metadata = file.metadata().map_err(|error| os(&error))?;
+        if !metadata.is_file() {
+            return Err(Refusal::NotAFile(kind(&metadata)));
+        }
+        let size = metadata.len();
+        if size > self.limit {
+            return Err(Refusal::TooLarge {
+                size,
+                limit: self.limit,
+            });
+        }
+        Ok((file.into(), size))
+    }
+
+    /// The name relative to the folder; an absolute name must lie beneath it.
+    fn relative(&self) -> Result<Cow<'_, str>, Refusal> {
+        let name = self.name.as_str();
+        if name.is_empty() {
+            return Err(Refusal::EmptyName);
+        }
+        if name.contains('\0') {
+            return Err(Refusal::NulInName);
+        }
+        if name.len() > MAX_NAME_BYTES {
+            return Err(Refusal::Os(Errno::ENAMETOOLONG as i32));
+        }
+        let path = Path::new(name);
+        if !path.is_absolute() {
+            return Ok(Cow::Borrowed(name));
+        }
+        // The parent alone is resolved here. The kernel judges the file itself, which may be missing or a link.
+        let inside = || {
+            let folder = format!("/proc/self/fd/{}", self.folder.as_raw_fd());
+            let folder = fs::read_link(folder).ok()?;
+            let file = path.parent()?.canonicalize().ok()?.join(path.file_name()?);
+            let inside = file.strip_prefix(folder).ok()?;
+            inside.to_str().map(str::to_owned)
+        };
+        inside().map(Cow::Owned).ok_or(Refusal::Outside)
+    }
+
+    fn check_name(&self, name: &str) -> Result<(), Refusal> {
+        if leaves(name) {
+            return Err(Refusal::Outside);
+        }
+        let hidden = |part: &str| part.starts_with('.') && part != "." && part != "..";
+        let ending = name
+            .rsplit_once('.')
+            .map(|(_, end)| end.to_ascii_lowercase());
+        let listed = ending.is_some_and(|ending| ENDINGS.contains(&ending.as_str()));
+        if self.named || (listed && !name.split('/').any(hidden)) {
+            Ok(())
+        } else {
+            Err(Refusal::Unlisted)
+        }
+    }
+}
+
+/// Whether the name alone, regardless of links, goes above its folder. Checked before the ending, as the likelier
+/// mistake.
+fn leaves(name: &str) -> bool {
+    let mut depth = 0_i32;
+    name.split('/').any(|part| {
+        depth += match part {
+            "" | "." => 0,
+            ".." => -1,
+            _ => 1,
+        };
+        depth < 0
+    })
+}
+
+fn beneath(folder: &impl AsFd, name: &str) -> Result<OwnedFd, Refusal> {
+    let how = OpenHow::new()
+        .flags(OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK | OFlag::O_NOCTTY)
+        .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS);
+    for _ in 0..RESOLVE_ATTEMPTS {
+        return match lend(|| openat2(folder, name, how)) {
+            Ok(fd) => Ok(fd),
+            Err(Errno::EAGAIN | Errno::EINTR) => continue,
+            Err(Errno::EXDEV) => Err(Refusal::Outside),
+            Err(Errno::ENOENT | Errno::ENOTDIR) => Err(Refusal::Missing),
+            // A device without a driver, or a socket.
+            Err(Errno::ENXIO | Errno::ENODEV) => Err(Refusal::NotAFile(NotAFile::Device)),
+            Err(errno) => Err(Refusal::Os(errno as i32)),
+        };
+    }
+    Err(Refusal::Os(Errno::EAGAIN as i32))
+}
+
+fn os(error: &std::io::Error) -> Refusal {
+    Refusal::Os(error.raw_os_error().unwrap_or(Errno::EIO as i32))
+}
+
+fn kind(metadata: &Metadata) -> NotAFile {
+    let kind = metadata.file_type();
+    if kind.is_dir() {
+        NotAFile::Directory
+    } else if kind.is_fifo() {
+        NotAFile::Pipe
+    } else {
+        NotAFile::Device
+    }
+}
+
+mod alike;
+#[cfg(test)]
+mod tests;
