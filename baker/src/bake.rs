@@ -35,13 +35,14 @@ pub mod vertices;
 
 use std::mem::ManuallyDrop;
 
-use proto::job::{BakeJob, Blend};
+use proto::job::BakeJob;
 use proto::message::{Failure, Phase};
 use proto::table::Surface;
 
 use self::finish::Finished;
 use self::intake::surface::Original;
 use self::intake::{Apart, Intake};
+use self::plan::Order;
 use self::plan::opening::{Opening, Ready};
 use self::plan::quality::Plan;
 use self::plan::warm::Warm;
@@ -54,14 +55,6 @@ use crate::worker::step_times;
 pub use self::finish::Baked;
 pub use self::intake::view_source::{HandedViews, Unwrapped, ViewSource};
 pub use self::role::run;
-
-/// What is asked of a bake.
-#[derive(Clone, Copy)]
-pub(crate) struct Order<'a> {
-    pub(super) plan: &'a Plan,
-    pub(super) blend: Blend,
-    pub(super) job: &'a BakeJob,
-}
 
 /// Bakes all views of a surface that `source` yields, and their other channels, onto the mesh that it yields.
 ///
@@ -76,14 +69,8 @@ pub fn bake(
 ) -> Result<Baked, Failure> {
     let plan = &Plan::new(warm.quality);
     let blend = warm.blend;
-    let opening = Ready { warm, plan, job };
-    bake_on(
-        opening,
-        surface,
-        Order { plan, blend, job },
-        progress,
-        source,
-    )
+    let order = Order { plan, blend, job };
+    bake_on(Ready { warm, plan, job }, surface, order, progress, source)
 }
 
 /// [`bake`] on the adapter that `opening` gives.

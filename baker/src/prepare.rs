@@ -24,6 +24,7 @@ use proto::job::{PrepareJob, Repair, Up};
 use proto::message::{Code, Failure, MeshStep, Phase, PrepareSummary, Root, Table, TextureChoice};
 use proto::table::{Simplified, Surface};
 
+use crate::image::png;
 use crate::worker::failure::{internal, no_thread};
 use crate::worker::folder::Folder;
 use crate::worker::memory::peak_rss_kib;
@@ -149,6 +150,13 @@ pub fn run(session: &Session, job: &PrepareJob) -> Result<PrepareSummary, Failur
         texture,
     } = laid_out?;
     let views = views?;
+    if job.overview {
+        let drawn = of_views.time(Phase::Preview, || {
+            views::overview(&views_folder, job, &stand, &mesh, session)
+        })?;
+        let whole = |file: &[u8]| png::decode(file).map_err(|error| internal(&error));
+        session.put_file(Table::Preview, drawn, whole)?;
+    }
     clock.append(of_views);
     Ok(PrepareSummary {
         triangles_read: shaped.triangles_read as u64,
@@ -377,6 +385,7 @@ mod tests {
             quality: Quality::Standard,
             unwrap_deadline_ms: 60_000,
             layers: true,
+            overview: false,
         };
         change(&mut job);
         let files = crate::worker::folder::Local(dir.path().to_path_buf());

@@ -118,6 +118,7 @@ fn prepared() -> Tables {
         quality: Quality::Standard,
         unwrap_deadline_ms: 60_000,
         layers: true,
+        overview: false,
     };
     role(None, &[], |session| prepare::run(session, &job)).1
 }

@@ -145,6 +145,7 @@ fn job(texture_size: u32) -> PrepareJob {
         quality: Quality::Draft,
         unwrap_deadline_ms: 60_000,
         layers: true,
+        overview: false,
     }
 }
 

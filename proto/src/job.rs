@@ -349,6 +349,8 @@ pub struct PrepareJob {
     pub unwrap_deadline_ms: u64,
     /// Also read the views' channels; otherwise warn that they are left out.
     pub layers: bool,
+    /// Also draw the mesh's outline over some views: [`crate::message::Table::Preview`].
+    pub overview: bool,
 }
 
 /// What the bake role can do before it has data.

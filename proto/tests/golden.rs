@@ -90,6 +90,7 @@ fn messages_to_a_child() {
         quality: Quality::Best,
         unwrap_deadline_ms: 20_000,
         layers: true,
+        overview: true,
     };
     let bake = BakeJob {
         product: Product::VertexColours,

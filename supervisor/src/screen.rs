@@ -21,7 +21,7 @@ pub use json::{Json, error_line};
 /// How much to show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Voice {
-    /// Only errors.
+    /// Errors, and doubts about the result.
     Quiet,
     /// Progress, warnings and the closing lines.
     Normal,
@@ -52,14 +52,19 @@ pub fn listener_of(json: bool, voice: Voice, name: &str) -> Box<dyn Listener> {
     }
 }
 
-/// Shows only the result and errors.
+/// Shows only the result, errors, and that a result is to be doubted.
 #[derive(Debug)]
 struct Quiet;
 
 impl Listener for Quiet {
     fn event(&mut self, event: &Event<'_>) {
         match event {
-            Event::Done(report) => outcome(report),
+            Event::Done(report) => {
+                if let Some(doubt) = report.doubt() {
+                    say(&format!("warning: {doubt}"));
+                }
+                outcome(report);
+            }
             Event::Failed(report) => {
                 if let Some(error) = &report.error {
                     complain(error);

@@ -1,5 +1,6 @@
 //! `kiln bake --dry-run` against the real bake: device memory, cached and redrawn rows, errors; it writes no file.
 
+use kiln_tests::picture::Picture;
 use kiln_tests::vulkan::LLVMPIPE;
 use kiln_tests::{Bench, Outcome, Run, number, sample, words};
 use serde_json::Value;
@@ -127,4 +128,24 @@ fn people_see_a_table_and_need_no_output() {
         assert!(told, "{words} in {:#?}", outcome.stdout);
     }
     assert_eq!(bench.outputs(), [""; 0]);
+}
+
+#[test]
+fn the_preview_of_a_dry_run_is_the_outline_of_the_mesh_over_views() {
+    let bench = Bench::real();
+    let sheet = bench.path("out/sheet.png");
+    let more = ["--dry-run", "--device", "cpu", "--preview"];
+    let outcome = bake(
+        &bench,
+        &[&more[..], &[sheet.to_str().expect("text")]].concat(),
+    );
+    outcome.assert_code(0);
+    assert_eq!(bench.outputs(), ["sheet.png"]);
+    let sheet = Picture::read(&sheet);
+    let pixels = || sheet.bytes.chunks_exact(sheet.width());
+    let of = |colour: [u8; 3]| pixels().filter(|pixel| pixel[..3] == colour).count();
+    let (outline, background) = (of([255, 190, 0]), of([24; 3]));
+    let all = pixels().len();
+    assert!(outline > 2_000 && outline < all / 20, "{outline} of {all}");
+    assert!(background < all / 2, "{background} of {all}");
 }

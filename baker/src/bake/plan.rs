@@ -14,3 +14,15 @@ pub(crate) mod opening;
 pub mod quality;
 pub mod warm;
 pub mod window;
+
+use proto::job::{BakeJob, Blend};
+
+use self::quality::Plan;
+
+/// What is asked of a bake.
+#[derive(Clone, Copy)]
+pub(crate) struct Order<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) blend: Blend,
+    pub(super) job: &'a BakeJob,
+}

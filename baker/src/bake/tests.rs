@@ -7,9 +7,10 @@ use proto::message::{AdapterInfo, Code, Failure};
 use proto::plan::RowsHeld;
 use proto::table::{Layer, LayerSet, LayerTexture, LayeredView, Mesh, View};
 
+use super::bake_on;
 use super::fixture::{around, camera, cube, paint, view, waves};
+use super::plan::Order;
 use super::*;
-use super::{Order, bake_on};
 use crate::bake::model::atlas::Atlas;
 use crate::bake::model::row_cache::RowBudget;
 use crate::bake::model::scene::Scene;

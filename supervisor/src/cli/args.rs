@@ -91,7 +91,8 @@ pub(super) struct BakeArgs {
     pub(super) output: Option<PathBuf>,
     /// Make nothing, and print what the bake would take: adapter and free memory, bytes of each group of buffers, rows, and the
     /// parts in which the texture is fitted where not all fit the memory, host memory, seconds (rough). The mesh is
-    /// prepared and the views are read for it; a job that does not fit ends with the bake's own error. -o is not needed.
+    /// prepared and the views are read for it; a job that does not fit ends with the bake's own error. -o is not needed;
+    /// --preview shows where the mesh stands in the views.
     #[arg(long, conflicts_with_all = ["jobs", "vertex_colours"], help_heading = "Run")]
     pub(super) dry_run: bool,
     /// Put a picture for each view into this folder, `rejected_0000.png` and so on by the views' numbers, of what the fit did
@@ -137,7 +138,7 @@ pub(super) struct BakeArgs {
     /// One JSON object per line on standard output: progress, warnings, and the report or the error.
     #[arg(long, help_heading = "Run")]
     pub(super) json: bool,
-    /// Say nothing but errors.
+    /// Say nothing but errors, and that a texture hardly explains its views.
     #[arg(short, long, conflicts_with = "verbose", help_heading = "Run")]
     pub(super) quiet: bool,
     /// Show what the workers log.
@@ -199,7 +200,8 @@ pub(super) struct JobArgs {
     /// The most that `--texture-size auto` chooses; 4096 unless given.
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = flag(TEXTURE_SIZE), help_heading = "Result")]
     max_texture_size: Option<u32>,
-    /// Contact sheet to judge the result by: input beside result, coverage, residuals.
+    /// Contact sheet to judge the result by: input beside result, coverage, residuals. With `--dry-run`, the outline of the
+    /// mesh over some views: whether frame, units, lens, masks and order of the pictures were understood.
     #[arg(long, value_name = "FILE", help_heading = "Result")]
     pub(super) preview: Option<PathBuf>,
     /// Put three pictures in the texture's layout into this folder: coverage.png says how many pixels see each texel, and

@@ -294,6 +294,9 @@ impl Job<'_> {
         self.report.role_done(done, time);
         if role == Role::Bake {
             self.report.made(product);
+            if let Some(doubt) = self.report.doubt() {
+                self.warning(role, &doubt);
+            }
         }
         let least = match self.kind {
             Kind::Bake(spec) if role == Role::Bake => spec.options.min_psnr,
@@ -449,6 +452,17 @@ mod tests {
     use super::*;
     use crate::options::JobOptions;
     use crate::report::Options;
+
+    #[test]
+    fn a_texture_that_hardly_explains_its_views_is_doubted() {
+        let mut report = Report::of(Options::of(&JobOptions::default()));
+        for (psnr, doubted) in [(None, false), (Some(11.23), true), (Some(16.5), false)] {
+            report.psnr.train_db = psnr;
+            let doubt = report.doubt();
+            assert_eq!(doubt.is_some(), doubted, "{psnr:?}");
+            assert!(doubt.is_none_or(|doubt| doubt.contains("11.2 dB")));
+        }
+    }
 
     #[test]
     fn a_result_below_the_least_psnr_is_refused_with_both_figures() {

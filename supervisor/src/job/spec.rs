@@ -152,6 +152,7 @@ impl Spec {
                 false => unwrap_deadline(options.quality),
             },
             layers: self.form.container == Container::Glb,
+            overview: self.dry_run && self.preview.is_some(),
         }
     }
 }

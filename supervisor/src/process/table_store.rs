@@ -292,6 +292,11 @@ impl TableStore {
     ) -> Result<(), TableStoreError> {
         let checked = self.closed(role).and_then(|()| match (role, done) {
             (Role::Prepare, Done::Compare(summary)) => self.compared(summary),
+            (Role::Prepare, Done::Prepare(_))
+                if self.dry_run && preview && !self.has(Table::Preview) =>
+            {
+                Err("there is no preview")
+            }
             (Role::Prepare, Done::Prepare(summary)) => self.made_by_prepare(summary),
             (Role::Bake, Done::Plan(_)) if self.dry_run => self.made_by_dry_run(),
             (Role::Bake, Done::Bake(_)) if !self.dry_run => self.made_by_bake(product),
@@ -481,6 +486,8 @@ impl TableStore {
             Some(Comparing { picture, .. }) => {
                 picture && (role, table) == (Role::Prepare, Table::Preview)
             }
+            // Nothing is encoded: prepare draws what it understood.
+            None if self.dry_run && table == Table::Preview => role == Role::Prepare,
             None => rules(table, self.texture_size, self.texture_bytes).0 == role,
         }
     }

@@ -13,6 +13,9 @@ use proto::sandbox::Level;
 use super::{FileEntry, Report};
 use crate::words::{size, span};
 
+/// PSNR that hardly any texture stays below whose views and mesh belong together: mean colours alone reach 10 to 15 dB.
+const SOUND_DB: f32 = 16.0;
+
 impl Report {
     /// The closing lines.
     #[must_use]
@@ -68,6 +71,17 @@ impl Report {
             size(bytes),
             mesh.unwrap_or_default()
         )
+    }
+
+    /// Why the texture is probably not what was wanted, if it is not.
+    #[must_use]
+    pub fn doubt(&self) -> Option<String> {
+        let psnr = self.psnr.train_db.filter(|psnr| *psnr < SOUND_DB)?;
+        Some(format!(
+            "the texture explains the views with {psnr:.1} dB only, where those of the mesh's own cameras give 20 and \
+             more: compare --preview with the views, and check that mesh, cameras and pictures are of one scene \
+             (--min-psnr makes an error of it)"
+        ))
     }
 
     /// How well the views are reproduced, if that was measured.

@@ -14,6 +14,7 @@ use crate::prepare::arrays::{self, ArrayViews};
 use crate::prepare::colmap;
 use crate::prepare::frame::{Candidate, Silhouette};
 use crate::prepare::load::ArraysError;
+use crate::prepare::picture::Picture;
 use crate::prepare::repair::Eye;
 use crate::prepare::texels::Lookout;
 use crate::prepare::transforms::{self, Applied, Frame, Pose};
@@ -303,18 +304,24 @@ impl Source<'_> {
         }
     }
 
-    /// The picture's silhouette; none where it has none, or cannot be decoded: whoever loads it says why.
-    pub(super) fn silhouette(&self) -> Option<Silhouette> {
-        let (picture, camera) = match &self.kind {
+    /// The whole picture, and its camera in the world of the file; none where it cannot be decoded: whoever loads it
+    /// says why.
+    pub(super) fn whole(&self) -> Option<(Picture, Camera)> {
+        match &self.kind {
             SourceKind::Frame(files, frame) => {
                 let decoded = files.decode(self.file, frame).ok()?;
-                (decoded.picture, decoded.camera)
+                Some((decoded.picture, decoded.camera))
             }
             SourceKind::Slice(views, _) => {
                 let (picture, camera, _) = views.decode(self.index).ok()?;
-                (picture, camera)
+                Some((picture, camera))
             }
-        };
+        }
+    }
+
+    /// The picture's silhouette; none where it has none.
+    pub(super) fn silhouette(&self) -> Option<Silhouette> {
+        let (picture, camera) = self.whole()?;
         Silhouette::new(
             [picture.width, picture.height],
             &picture.pixels,
@@ -376,7 +383,7 @@ fn small(camera: Camera, size: [f64; 2], edge: f64) -> Eye {
 }
 
 /// Moves a camera into the y-up world, as [`Up`] says.
-fn turned(camera: Camera, up: Up) -> Camera {
+pub(super) fn turned(camera: Camera, up: Up) -> Camera {
     match up {
         Up::Y => camera,
         Up::Z => Camera {

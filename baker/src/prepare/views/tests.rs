@@ -89,6 +89,7 @@ fn job(holdout: u32) -> PrepareJob {
         quality: Quality::Standard,
         unwrap_deadline_ms: 1000,
         layers: true,
+        overview: false,
     }
 }
 

@@ -51,6 +51,7 @@ fn to_child() -> Vec<ToChild> {
             quality: Quality::Standard,
             unwrap_deadline_ms: 20_000,
             layers: true,
+            overview: true,
         }),
         Start::Bake(BakeJob {
             product: Product::VertexColours,

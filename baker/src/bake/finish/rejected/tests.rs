@@ -5,14 +5,15 @@ use std::io::Cursor;
 use proto::job::{Memory, Product, Quality, Refine};
 use proto::message::{BakeSummary, Failure};
 
+use crate::bake::bake_on;
 use crate::bake::finish::rejected::*;
 use crate::bake::fixture::{Given, around, camera, cube, paint, surface, ties, view, waves};
 use crate::bake::model::atlas::Atlas;
+use crate::bake::plan::Order;
 use crate::bake::plan::quality::Plan;
 use crate::bake::plan::window::Window;
 use crate::bake::solve::backend::Backend;
 use crate::bake::solve::native::Native;
-use crate::bake::{Order, bake_on};
 use crate::worker::progress::Silent;
 
 const SIZE: u32 = 48;
