@@ -24,7 +24,7 @@ use proto::table::{Refined, Texture};
 use super::error::failure;
 use super::intake::Intake;
 use crate::bake::finish::rejected::Drawn;
-use crate::bake::finish::summary::summary;
+use crate::bake::finish::summary::{summary, unseen};
 use crate::bake::intake::decimate::Decimation;
 use crate::bake::solve::backend::Backend;
 use crate::bake::solve::fit_context::{Fit, FitContext};
@@ -93,6 +93,9 @@ impl Finished {
         }
         progress.progress(Phase::Gutter, 1, 1);
         let summary = summary(backend.adapter(), &fitted, &texture, seam_residual);
+        if let Some(unseen) = unseen(summary.provenance) {
+            progress.warning(&unseen);
+        }
         Self {
             texture,
             drawn,

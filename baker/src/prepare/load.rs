@@ -32,6 +32,7 @@ mod off;
 mod stl;
 
 mod corners;
+mod lines;
 mod raw;
 
 pub use self::gltf::GltfError;

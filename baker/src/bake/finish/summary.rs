@@ -125,9 +125,32 @@ fn shares(counts: [u64; 3]) -> ProvenanceShares {
     }
 }
 
+/// Warns where no view shows more than half of the texture: surroundings such as a sky take it, or one side lacks views.
+pub(crate) fn unseen(shares: ProvenanceShares) -> Option<String> {
+    const TOLD: f32 = 0.5;
+    (shares.inferred > TOLD).then(|| {
+        format!(
+            "no view shows {:.0} % of the texture: its colours are inferred from around. Where that is sky or ground \
+             about the object, crop the mesh to the object; where it lies within, --remove-unseen drops it; else add views",
+            shares.inferred * 100.0
+        )
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_texture_that_is_mostly_unseen_is_told() {
+        let told = |counts| unseen(shares(counts));
+        assert_eq!(told([2, 2, 4]), None);
+        assert!(
+            told([1, 2, 5])
+                .unwrap()
+                .starts_with("no view shows 62 % of the texture")
+        );
+    }
 
     #[test]
     fn psnr_is_best_for_nothing_and_worst_for_no_number() {

@@ -101,14 +101,27 @@ pub enum AccessorError {
 pub(super) enum Use {
     /// Three coordinates; integers with `KHR_mesh_quantization`.
     Position,
+    /// Like positions, of a morph target: mostly sparse, for as many vertices as the primitive has.
+    Offset,
     TexCoord,
     Index,
+    /// Numbers of four joints.
+    Joints,
+    /// Weights of four joints, or a quaternion.
+    Four,
+    /// An inverse bind matrix.
+    Matrix,
 }
 
 impl Use {
     fn allows(self, kind: Type, component: ComponentType) -> bool {
         match self {
-            Self::Position => kind == Type::Vec3 && component != ComponentType::U32,
+            Self::Position | Self::Offset => kind == Type::Vec3 && component != ComponentType::U32,
+            Self::Joints => {
+                kind == Type::Vec4 && matches!(component, ComponentType::U8 | ComponentType::U16)
+            }
+            Self::Four => kind == Type::Vec4 && component != ComponentType::U32,
+            Self::Matrix => kind == Type::Mat4 && component == ComponentType::F32,
             Self::TexCoord => kind == Type::Vec2 && component != ComponentType::U32,
             Self::Index => {
                 let unsigned = matches!(
@@ -122,7 +135,10 @@ impl Use {
 
     fn wanted(self) -> &'static str {
         match self {
-            Self::Position => "VEC3 of floats or 8- or 16-bit integers",
+            Self::Position | Self::Offset => "VEC3 of floats or 8- or 16-bit integers",
+            Self::Joints => "VEC4 of unsigned 8- or 16-bit integers",
+            Self::Four => "VEC4 of floats or 8- or 16-bit integers",
+            Self::Matrix => "MAT4 of floats",
             Self::TexCoord => "VEC2 of floats or 8- or 16-bit integers",
             Self::Index => "SCALAR of unsigned integers",
         }
@@ -293,6 +309,14 @@ impl<'a> Elements<'a> {
         }
     }
 
+    /// Element `element` as integers, normalised or not; zeros out of range.
+    pub(super) fn whole<const N: usize>(&self, element: usize) -> [u32; N] {
+        match self.find(element) {
+            Some((strided, at)) => std::array::from_fn(|k| strided.float(at, k, false) as u32),
+            None => [0; N],
+        }
+    }
+
     /// Element `element` as an index; zero out of range.
     pub(super) fn index(&self, element: usize) -> u32 {
         self.find(element)
@@ -304,7 +328,8 @@ impl<'a> Elements<'a> {
 /// have no use, and each takes memory.
 fn most_unbacked(sparse: Option<&json::accessor::sparse::Sparse>, purpose: Use) -> u64 {
     match (purpose, sparse) {
-        (Use::TexCoord, _) => MAX_VERTICES as u64,
+        // No longer than the positions, of which alone memory is taken.
+        (Use::TexCoord | Use::Offset | Use::Joints | Use::Four, _) => MAX_VERTICES as u64,
         (_, None) => 1024,
         (_, Some(sparse)) => sparse.count.0.saturating_mul(16).saturating_add(1024),
     }

@@ -3,16 +3,23 @@
 //! The `gltf` crate supplies the JSON types. Every reference between them or into bytes is checked here and in the
 //! files beside: the crate's validation indexes before it checks, and its readers trust counts. `serde_json`'s depth
 //! limit keeps nesting from overflowing the stack. Transforms are applied in f64; one that mirrors flips the winding.
-//! Only vertices that triangles use are kept.
+//! Only vertices that triangles use are kept. A shape is what a viewer shows before any animation: morph targets at
+//! their default weights ([`morph`]), then the skin in its rest pose ([`skin`]), at each of its places ([`instances`]).
 
 mod error;
+mod instances;
+mod morph;
 pub(super) mod painted;
+mod skin;
+mod sources;
+mod texcoord;
 
 #[cfg(test)]
 mod tests;
 
 use std::collections::HashMap;
 use std::ops::Range;
+use std::time::Duration;
 
 use gltf::json;
 use json::mesh::{Mode, Semantic};
@@ -22,17 +29,22 @@ use proto::message::Phase;
 use serde_json::Value;
 
 pub use self::error::GltfError;
-use super::accessor::{self, AccessorError, Elements, Use};
+use self::instances::Places;
+use self::skin::{Bones, Skins};
+use self::sources::Sources;
+use self::texcoord::Shift;
+use super::accessor::{self, AccessorError, Elements};
 use super::buffers::Buffers;
 use super::glb;
 use super::raw::{NoUvs, RawMesh};
-use super::scene::{self, Instance};
+use super::scene::{self, Instance, Transform};
 use crate::worker::folder::Folder;
 use crate::worker::pace;
 use crate::worker::progress::{Progress, each};
 
-/// Supported extensions that change how positions are stored.
-const GEOMETRY_EXTENSIONS: [&str; 3] = [
+/// Supported extensions that change how positions are stored or placed.
+const GEOMETRY_EXTENSIONS: [&str; 4] = [
+    "EXT_mesh_gpu_instancing",
     "KHR_mesh_quantization",
     "EXT_meshopt_compression",
     "KHR_meshopt_compression",
@@ -106,6 +118,7 @@ fn read_with<T>(
             uvs: Ok(Vec::new()),
             triangles: Vec::new(),
         },
+        skins: Skins::default(),
         skipped: 0,
         without_uvs: 0,
     };
@@ -119,7 +132,7 @@ fn read_with<T>(
             .get(instance.mesh)
             .map_or(0, |mesh| mesh.primitives.len());
         for primitive in 0..count {
-            reader.add(instance, primitive)?;
+            reader.add(instance, primitive, progress)?;
         }
     }
     warn(&root, &instances, reader.skipped, progress);
@@ -182,28 +195,10 @@ fn warn(root: &json::Root, instances: &[Instance], skipped: usize, progress: &dy
             "{skipped} primitives of points or lines were left out"
         ));
     }
-    if instances.iter().any(|instance| instance.skinned) {
-        progress.warning("the mesh has a skin: its bind pose is baked");
-    }
-    let used = |instance: &Instance| root.meshes.get(instance.mesh);
-    let mut primitives = instances
-        .iter()
-        .filter_map(used)
-        .flat_map(|mesh| &mesh.primitives);
-    if primitives.any(|primitive| {
-        primitive
-            .targets
-            .as_ref()
-            .is_some_and(|targets| !targets.is_empty())
-    }) {
-        progress.warning("the mesh has morph targets: its base shape is baked");
-    }
-    if root
-        .extensions_used
-        .iter()
-        .any(|name| name == "EXT_mesh_gpu_instancing")
-    {
-        progress.warning("EXT_mesh_gpu_instancing is not read: each instanced mesh is baked once");
+    let skinned = |node: &json::Node| node.skin.is_some();
+    let nodes = instances.iter().filter_map(|instance| instance.node);
+    if nodes.filter_map(|node| root.nodes.get(node)).any(skinned) {
+        progress.warning("the mesh has a skin: it is baked in its rest pose");
     }
 }
 
@@ -228,6 +223,7 @@ struct Reader<'a> {
     /// The set of the primitives so far.
     used_set: Option<u32>,
     mesh: RawMesh,
+    skins: Skins,
     /// Number of primitives of points or lines.
     skipped: usize,
     /// Number of triangle primitives without texture coordinates.
@@ -253,8 +249,13 @@ impl Reader<'_> {
         Ok(self.mesh)
     }
 
-    /// Adds the triangles of primitive `number` of an instance's mesh.
-    fn add(&mut self, instance: &Instance, number: usize) -> Result<(), GltfError> {
+    /// Adds the triangles of primitive `number` of an instance's mesh, at each of its places.
+    fn add(
+        &mut self,
+        instance: &Instance,
+        number: usize,
+        progress: &dyn Progress,
+    ) -> Result<(), GltfError> {
         let root = self.root;
         let mesh = root.meshes.get(instance.mesh);
         let Some(primitive) = mesh.and_then(|json| json.primitives.get(number)) else {
@@ -264,53 +265,56 @@ impl Reader<'_> {
             mesh: instance.mesh,
             primitive: number,
         };
-        let Some(mode) = place.mode(primitive)? else {
+        let Some(mode) = place.mode(root, primitive)? else {
             self.skipped += 1;
             return Ok(());
         };
-        let attribute = |semantic| {
-            let index = primitive.attributes.get(&Checked::Valid(semantic));
-            index.map(|index| index.value())
-        };
-        let position = attribute(Semantic::Positions).ok_or_else(|| place.lacks("POSITION"))?;
-        let uv = if self.want_uvs {
-            self.uv_set(primitive)
-                .and_then(|set| attribute(Semantic::TexCoords(set)))
-        } else {
-            None
-        };
-        let index = primitive.indices.map(|index| index.value());
-        let at = |error| place.accessor(error);
-        for accessor in [Some(position), uv, index].into_iter().flatten() {
-            accessor::load(root, &mut self.buffers, accessor).map_err(at)?;
+        let (set, shift) = self.uv_set(primitive).unzip();
+        let sources = Sources::new(root, instance, primitive, set, place)?;
+        for accessor in sources.all() {
+            let loaded = accessor::load(root, &mut self.buffers, accessor);
+            loaded.map_err(|error| place.accessor(error))?;
         }
-        let open = |index, purpose| Elements::open(root, &self.buffers, index, purpose).map_err(at);
+        if let Some(skin) = sources.skin {
+            self.skins.load(root, &mut self.buffers, skin)?;
+        }
         let corners = Corners {
             mode,
-            positions: open(position, Use::Position)?,
-            uvs: uv.map(|uv| open(uv, Use::TexCoord)).transpose()?,
-            indices: index.map(|index| open(index, Use::Index)).transpose()?,
+            shift: shift.flatten(),
+            ..sources.open(root, (&self.buffers, &self.skins), place)?
         };
+        let of_node = match corners.bones {
+            // glTF: the node's own transform does not apply to a skinned mesh.
+            Some(_) => (None, scene::IDENTITY),
+            None => (instance.node, instance.transform),
+        };
+        let places = Places::open(root, &self.buffers, of_node, sources.places)?;
         let triangles = corners.triangles(place)?;
-        if triangles > MAX_TRIANGLES - self.mesh.triangles.len() {
+        let all = triangles.saturating_mul(places.count());
+        if all > MAX_TRIANGLES - self.mesh.triangles.len() {
             return Err(GltfError::TooLarge {
                 what: "triangles",
                 limit: MAX_TRIANGLES,
             });
         }
-        corners.append(triangles, instance, place, &mut self.mesh)?;
-        if self.mesh.positions.len() > MAX_VERTICES {
-            return Err(GltfError::TooLarge {
-                what: "vertices",
-                limit: MAX_VERTICES,
-            });
+        if all > 0 {
+            progress.expect("a primitive of the mesh", corners.predicted(all));
+            for number in 0..places.count() {
+                corners.append(triangles, &places.at(number), place, &mut self.mesh)?;
+                if self.mesh.positions.len() > MAX_VERTICES {
+                    return Err(GltfError::TooLarge {
+                        what: "vertices",
+                        limit: MAX_VERTICES,
+                    });
+                }
+            }
         }
         self.parts.push(Part {
-            triangles,
+            triangles: all,
             material: primitive.material.map(|index| index.value()),
-            coloured: attribute(Semantic::Colors(0)).is_some(),
+            coloured: attribute(primitive, Semantic::Colors(0)).is_some(),
         });
-        if uv.is_none() && triangles > 0 {
+        if sources.uv.is_none() && all > 0 {
             self.without_uvs += 1;
             // Keeps both lists equally long. `finish` drops the made-up coordinates.
             if let Ok(all) = &mut self.mesh.uvs
@@ -322,39 +326,31 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// The texture coordinate set that the base colour uses, 0 without a texture; none where the material transforms
-    /// it.
-    fn uv_set(&mut self, primitive: &json::mesh::Primitive) -> Option<u32> {
-        if self.set.is_some() {
-            return self.set;
+    /// The texture coordinate set that the base colour uses, 0 without a texture, and how the material moves it. A set
+    /// that is asked for by number is taken as it is.
+    fn uv_set(&mut self, primitive: &json::mesh::Primitive) -> Option<(u32, Option<Shift>)> {
+        if !self.want_uvs {
+            return None;
         }
-        let set = self.own_uv_set(primitive)?;
+        if let Some(set) = self.set {
+            return Some((set, None));
+        }
+        let material = primitive.material;
+        let material = material.and_then(|index| self.root.materials.get(index.value()));
+        let (set, shift) = texcoord::of_material(material);
         match self.used_set.replace(set) {
             Some(other) if other != set && self.one_set => {
                 self.mesh.uvs = Err(NoUvs::Sets(other.min(set), other.max(set)));
                 None
             }
-            _ => Some(set),
+            _ => Some((set, shift)),
         }
     }
+}
 
-    /// Like [`Self::uv_set`], where none is asked for by number.
-    fn own_uv_set(&mut self, primitive: &json::mesh::Primitive) -> Option<u32> {
-        let material = primitive
-            .material
-            .and_then(|index| self.root.materials.get(index.value()));
-        let Some(texture) =
-            material.and_then(|json| json.pbr_metallic_roughness.base_color_texture.as_ref())
-        else {
-            return Some(0);
-        };
-        let extensions = texture.extensions.as_ref();
-        if extensions.is_some_and(|all| all.others.contains_key("KHR_texture_transform")) {
-            self.mesh.uvs = Err(NoUvs::Transformed);
-            return None;
-        }
-        Some(texture.tex_coord)
-    }
+fn attribute(primitive: &json::mesh::Primitive, semantic: Semantic) -> Option<usize> {
+    let index = primitive.attributes.get(&Checked::Valid(semantic));
+    index.map(|index| index.value())
 }
 
 /// A primitive of a mesh, for errors.
@@ -383,8 +379,23 @@ impl Place {
         }
     }
 
+    fn fewer(self, what: &'static str, count: usize, vertices: usize) -> GltfError {
+        let Self { mesh, primitive } = self;
+        GltfError::Fewer {
+            mesh,
+            primitive,
+            what,
+            count,
+            vertices,
+        }
+    }
+
     /// How the corners make triangles; none for points and lines.
-    fn mode(self, primitive: &json::mesh::Primitive) -> Result<Option<Mode>, GltfError> {
+    fn mode(
+        self,
+        root: &json::Root,
+        primitive: &json::mesh::Primitive,
+    ) -> Result<Option<Mode>, GltfError> {
         const DRACO: &str = "KHR_draco_mesh_compression";
         let Checked::Valid(mode) = primitive.mode else {
             return Err(self.lacks("known mode"));
@@ -397,7 +408,11 @@ impl Place {
         }
         let extensions = primitive.extensions.as_ref();
         let draco = extensions.is_some_and(|all| all.others.contains_key(DRACO));
-        if draco && primitive.attributes.is_empty() {
+        // A file that does not require Draco has the same uncompressed beside it.
+        let position = attribute(primitive, Semantic::Positions);
+        let position = position.and_then(|index| root.accessors.get(index));
+        let beside = |json: &json::Accessor| json.buffer_view.is_some() || json.sparse.is_some();
+        if draco && !position.is_some_and(beside) {
             return Err(GltfError::Extension(DRACO.to_owned()));
         }
         Ok(Some(mode))
@@ -409,7 +424,12 @@ struct Corners<'a> {
     mode: Mode,
     positions: Elements<'a>,
     uvs: Option<Elements<'a>>,
+    /// How the material moves texture coordinates.
+    shift: Option<Shift>,
     indices: Option<Elements<'a>>,
+    /// Weights and offsets of morph targets.
+    morphs: Vec<(f64, Elements<'a>)>,
+    bones: Option<Bones<'a>>,
 }
 
 impl Corners<'_> {
@@ -432,49 +452,93 @@ impl Corners<'_> {
         }
     }
 
+    /// How long appending takes at most.
+    fn predicted(&self, triangles: usize) -> Duration {
+        let sets = self.bones.as_ref().map_or(0, |bones| bones.sets.len());
+        each(triangles * (1 + self.morphs.len() + sets), pace::TRIANGLE)
+    }
+
+    /// A vertex as morphed and, of a skinned mesh, placed by its joints.
+    fn point(&self, vertex: u32, place: Place) -> Result<[f64; 3], GltfError> {
+        let point = self.positions.floats(vertex as usize);
+        let point = morph::moved(&self.morphs, vertex as usize, point);
+        match &self.bones {
+            Some(_) => Ok(scene::apply(&self.pose(vertex, place)?, point)),
+            None => Ok(point),
+        }
+    }
+
+    /// What the joints do to a vertex.
+    fn pose(&self, vertex: u32, Place { mesh, primitive }: Place) -> Result<Transform, GltfError> {
+        let Some(bones) = &self.bones else {
+            return Ok(scene::IDENTITY);
+        };
+        bones.at(vertex as usize).map_err(|joint| GltfError::Joint {
+            mesh,
+            primitive,
+            vertex,
+            joint,
+            joints: bones.matrices.len(),
+        })
+    }
+
     /// Appends the triangles in world coordinates, with the vertices that they use.
     fn append(
         &self,
         triangles: usize,
-        instance: &Instance,
-        Place { mesh, primitive }: Place,
+        transform: &Transform,
+        place: Place,
         into: &mut RawMesh,
     ) -> Result<(), GltfError> {
         let vertices = self.positions.count();
         let mut used = Used::new(vertices, self.count());
         let first = into.positions.len();
-        let mirrored = scene::mirrors(&instance.transform);
+        let mirrored = scene::mirrors(transform);
+        let joints_mirror = self.bones.as_ref().is_some_and(Bones::mirror);
         for triangle in 0..triangles {
             let mut corners = corners_of(self.mode, triangle);
+            let mut mirrored = mirrored;
+            if joints_mirror {
+                let first = self.vertex(corners[0], place)?;
+                mirrored ^= scene::mirrors(&self.pose(first, place)?);
+            }
             if mirrored {
                 corners.swap(1, 2);
             }
             let mut wound = [0; 3];
             for (vertex, corner) in wound.iter_mut().zip(corners) {
-                let indices = self.indices.as_ref();
-                let index = indices.map_or(corner as u32, |indices| indices.index(corner));
-                if index as usize >= vertices {
-                    return Err(GltfError::Index {
-                        mesh,
-                        primitive,
-                        vertex: index,
-                        vertices,
-                    });
-                }
-                let (place, new) = used.place(index);
+                let index = self.vertex(corner, place)?;
+                let (number, new) = used.place(index);
                 if new {
-                    let point = self.positions.floats(index as usize);
-                    let point = scene::apply(&instance.transform, point);
+                    let point = scene::apply(transform, self.point(index, place)?);
                     into.positions.push(point.map(|x| x as f32));
                     if let (Ok(all), Some(uvs)) = (&mut into.uvs, &self.uvs) {
-                        all.push(uvs.floats(index as usize).map(|x| x as f32));
+                        let uv = uvs.floats(index as usize);
+                        let uv = self.shift.map_or(uv, |shift| texcoord::moved(&shift, uv));
+                        all.push(uv.map(|x| x as f32));
                     }
                 }
-                *vertex = first as u32 + place;
+                *vertex = first as u32 + number;
             }
             into.triangles.push(wound);
         }
         Ok(())
+    }
+
+    /// The vertex of a corner, checked.
+    fn vertex(&self, corner: usize, Place { mesh, primitive }: Place) -> Result<u32, GltfError> {
+        let indices = self.indices.as_ref();
+        let vertex = indices.map_or(corner as u32, |indices| indices.index(corner));
+        let vertices = self.positions.count();
+        match (vertex as usize) < vertices {
+            true => Ok(vertex),
+            false => Err(GltfError::Index {
+                mesh,
+                primitive,
+                vertex,
+                vertices,
+            }),
+        }
     }
 }
 

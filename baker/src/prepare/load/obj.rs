@@ -9,6 +9,7 @@
 use proto::limits::MAX_TRIANGLES;
 
 use super::corners::unify;
+use super::lines::{is_nan, lines};
 use super::raw::{NoUvs, RawMesh};
 
 /// Why an OBJ file is refused.
@@ -55,19 +56,20 @@ pub(super) fn read(bytes: &[u8], want_uvs: bool) -> Result<RawMesh, ObjError> {
         ..Shape::default()
     };
     let mut joined = Vec::new();
-    for (number, line) in bytes.split(|&byte| byte == b'\n').enumerate() {
+    for (number, line) in lines(bytes) {
         let line = line.trim_ascii_end();
         if let Some(start) = line.strip_suffix(b"\\") {
             joined.extend_from_slice(start);
             joined.push(b' ');
         } else if joined.is_empty() {
-            shape.read_line(number + 1, line)?;
+            shape.read_line(number, line)?;
         } else {
             joined.extend_from_slice(line);
-            shape.read_line(number + 1, &joined)?;
+            shape.read_line(number, &joined)?;
             joined.clear();
         }
     }
+    shape.read_line(0, &joined)?;
     Ok(shape.finish())
 }
 
@@ -194,10 +196,12 @@ fn numbers<'a, const N: usize>(
     let mut numbers = [0.0; N];
     for number in &mut numbers {
         let word = words.next().ok_or(ObjError::Number(line))?;
-        *number = parse(word).ok_or(match word.contains(&b',') {
-            true => ObjError::Comma(line),
-            false => ObjError::Number(line),
-        })?;
+        *number = match parse(word) {
+            Some(number) => number,
+            None if is_nan(word) => f32::NAN,
+            None if word.contains(&b',') => return Err(ObjError::Comma(line)),
+            None => return Err(ObjError::Number(line)),
+        };
     }
     Ok(numbers)
 }
@@ -223,6 +227,13 @@ mod tests {
         // Some editors write a byte order mark.
         let marked = read(b"\xEF\xBB\xBFv 7 0 0\nv 1 0 0\nv 1 1 0\nf 1 2 3\n", false).unwrap();
         assert_eq!(marked.positions[0], [7.0, 0.0, 0.0]);
+    }
+
+    #[test]
+    fn line_ends_of_an_old_mac_and_an_unended_line_are_read() {
+        let mesh = read(b"v 0 0 0\rv 1 0 0\rv 0 1 -nan(ind)\rf 1 2 \\\r3 \\", false).unwrap();
+        assert_eq!(mesh.triangles, [[0, 1, 2]]);
+        assert!(mesh.positions[2][2].is_nan());
     }
 
     #[test]

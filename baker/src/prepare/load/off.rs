@@ -3,6 +3,7 @@
 
 use proto::limits::MAX_TRIANGLES;
 
+use super::lines::lines;
 use super::{NoUvs, RawMesh};
 
 /// Why an OFF file is refused.
@@ -11,6 +12,9 @@ pub enum OffError {
     /// The counts are missing or no numbers.
     #[error("line {0}: the counts of vertices, faces and edges are missing")]
     Counts(usize),
+    /// Not as text.
+    #[error("is a binary OFF file, and those of text alone are read")]
+    Binary,
     /// A vertex or a face lacks numbers.
     #[error("line {0}: has too few numbers, or words that are none")]
     Number(usize),
@@ -33,17 +37,17 @@ pub enum OffError {
 }
 
 pub(super) fn read(bytes: &[u8]) -> Result<RawMesh, OffError> {
-    let lines = bytes.split(|&byte| byte == b'\n').enumerate();
-    let mut lines = lines.filter_map(|(line, bytes)| {
+    let mut lines = lines(bytes).filter_map(|(line, bytes)| {
         let text = str::from_utf8(bytes).unwrap_or("");
         let text = text.split('#').next().unwrap_or("").trim();
-        (!text.is_empty()).then_some((line + 1, text))
+        (!text.is_empty()).then_some((line, text))
     });
     // The word may be missing, and the counts may follow it in its line.
     let mut first = lines.next().ok_or(OffError::Counts(1))?;
     if let Some((_, rest)) = first.1.split_once("OFF") {
         first = match rest.trim() {
             "" => lines.next().ok_or(OffError::Counts(first.0))?,
+            rest if rest.starts_with("BINARY") => return Err(OffError::Binary),
             rest => (first.0, rest),
         };
     }
@@ -118,6 +122,7 @@ mod tests {
     fn what_is_wrong_is_named_with_its_line() {
         let cases = [
             ("OFF\n", OffError::Counts(1)),
+            ("OFF BINARY\n", OffError::Binary),
             ("OFF\nx 1 0", OffError::Counts(2)),
             ("OFF\n1 0 0\n0 0", OffError::Number(3)),
             (

@@ -93,7 +93,13 @@ pub(super) fn read(bytes: &[u8], want_uvs: bool) -> Result<RawMesh, PlyError> {
         encoding,
         rest: body,
     };
-    let mut shape = Shape::default();
+    // Faces may precede the vertices that they name. Those that are missing then are found by the caller's check.
+    let vertices = elements.iter().find(|element| element.name == "vertex");
+    let vertices = vertices.map_or(0, |element| element.count.min(u64::from(u32::MAX)));
+    let mut shape = Shape {
+        vertices: vertices as usize,
+        ..Shape::default()
+    };
     for element in &elements {
         values.check_count(element)?;
         match element.name.as_str() {
@@ -123,6 +129,8 @@ fn skip(element: &Element, values: &mut Values<'_>) -> Result<(), PlyError> {
 
 #[derive(Default)]
 struct Shape {
+    /// How many the header announces.
+    vertices: usize,
     positions: Vec<[f32; 3]>,
     uvs: Vec<[f32; 2]>,
     triangles: Vec<[u32; 3]>,
@@ -172,8 +180,7 @@ impl Shape {
         want_uvs: bool,
     ) -> Result<(), PlyError> {
         let place = |names: &[&str]| element.place(names, true);
-        let corners_at = place(&["vertex_indices", "vertex_index"]);
-        let Some(corners_at) = corners_at else {
+        let Some(corners_at) = element.corners() else {
             return skip(element, values);
         };
         let uvs_at = place(&["texcoord"]).filter(|_| want_uvs);
@@ -195,7 +202,7 @@ impl Shape {
     /// Triangle strips, as Stanford's scans have them: each corner makes a triangle with the two before it, turned by
     /// one for every second. -1 ends a strip.
     fn read_strips(&mut self, element: &Element, values: &mut Values<'_>) -> Result<(), PlyError> {
-        let Some(corners_at) = element.place(&["vertex_indices", "vertex_index"], true) else {
+        let Some(corners_at) = element.corners() else {
             return skip(element, values);
         };
         let mut list = Vec::new();
@@ -223,9 +230,9 @@ impl Shape {
     }
 
     fn add_polygon(&mut self, face: u64, corners: &[f64]) -> Result<(), PlyError> {
-        let vertices = self.positions.len();
+        let vertices = self.vertices;
         let index = |&vertex: &f64| {
-            // Written so that NaN fails. The number fits u32, since the file's size is bounded.
+            // Written so that NaN fails.
             let valid = vertex >= 0.0 && vertex < vertices as f64 && vertex.fract() == 0.0;
             if valid {
                 Ok(vertex as u32)

@@ -31,7 +31,4 @@ pub enum NoUvs {
         "its materials use texture coordinates of different sets, {0} and {1}, and one texture has one"
     )]
     Sets(u32, u32),
-    /// The material transforms them, differently for each texture.
-    #[error("the material transforms the texture coordinates (KHR_texture_transform)")]
-    Transformed,
 }

@@ -28,14 +28,15 @@ pub enum SceneError {
 /// A column-major affine transform: three axes and an origin.
 pub(super) type Transform = [[f64; 3]; 4];
 
-const IDENTITY: Transform = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [0.0; 3]];
+pub(super) const IDENTITY: Transform =
+    [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [0.0; 3]];
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Instance {
     pub(super) mesh: usize,
+    /// Its node, which may have a skin, weights and places of its own.
+    pub(super) node: Option<usize>,
     pub(super) transform: Transform,
-    /// Its node has a skin: the bind pose is used.
-    pub(super) skinned: bool,
 }
 
 pub(super) fn apply(transform: &Transform, point: [f64; 3]) -> [f64; 3] {
@@ -55,7 +56,7 @@ pub(super) fn mirrors(transform: &Transform) -> bool {
     determinant < 0.0
 }
 
-fn compose(outer: &Transform, inner: &Transform) -> Transform {
+pub(super) fn compose(outer: &Transform, inner: &Transform) -> Transform {
     let origin = apply(outer, inner[3]);
     let [x, y, z] = std::array::from_fn(|axis| {
         let turned = apply(outer, inner[axis]);
@@ -64,14 +65,25 @@ fn compose(outer: &Transform, inner: &Transform) -> Transform {
     [x, y, z, origin]
 }
 
-fn local(node: &json::Node) -> Transform {
+pub(super) fn local(node: &json::Node) -> Transform {
     if let Some(m) = &node.matrix {
         return std::array::from_fn(|column| {
             std::array::from_fn(|row| f64::from(m[column * 4 + row]))
         });
     }
-    let [x, y, z, w] = node.rotation.unwrap_or_default().0.map(f64::from);
-    let scale = node.scale.unwrap_or([1.0; 3]).map(f64::from);
+    of_parts(
+        node.translation.unwrap_or([0.0; 3]).map(f64::from),
+        node.rotation.unwrap_or_default().0.map(f64::from),
+        node.scale.unwrap_or([1.0; 3]).map(f64::from),
+    )
+}
+
+/// The transform of a translation, a unit quaternion (x, y, z, w) and a scale.
+pub(super) fn of_parts(
+    translation: [f64; 3],
+    [x, y, z, w]: [f64; 4],
+    scale: [f64; 3],
+) -> Transform {
     let axes = [
         [
             1.0 - 2.0 * (y * y + z * z),
@@ -90,7 +102,7 @@ fn local(node: &json::Node) -> Transform {
         ],
     ];
     let [a, b, c] = std::array::from_fn(|axis| axes[axis].map(|value| value * scale[axis]));
-    [a, b, c, node.translation.unwrap_or([0.0; 3]).map(f64::from)]
+    [a, b, c, translation]
 }
 
 /// The instances of the default scene. Falls back to the first scene, without scenes to all nodes, and without nodes to
@@ -105,8 +117,8 @@ pub(super) fn instances(root: &json::Root) -> Result<Vec<Instance>, SceneError> 
     if nodes == 0 && root.scenes.is_empty() {
         let place = |mesh| Instance {
             mesh,
+            node: None,
             transform: IDENTITY,
-            skinned: false,
         };
         return Ok((0..root.meshes.len()).map(place).collect());
     }
@@ -131,13 +143,10 @@ pub(super) fn instances(root: &json::Root) -> Result<Vec<Instance>, SceneError> 
                     count,
                 });
             }
-            let skinned = node.skin.is_some();
-            // glTF: the node's own transform does not apply to a skinned mesh.
-            let transform = if skinned { IDENTITY } else { transform };
             instances.push(Instance {
                 mesh,
+                node: Some(index),
                 transform,
-                skinned,
             });
         }
         for child in node.children.iter().flatten().rev() {

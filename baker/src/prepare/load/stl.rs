@@ -1,11 +1,16 @@
 //! STL, binary or text → triangles, three vertices each: the cleaning welds them. Normals and colours are not read.
 //!
-//! A binary file may begin with `solid`, too. So its length decides, as it follows from its count of triangles.
+//! A binary file may begin with `solid`, too. So its length decides, as it follows from its count of triangles, or a
+//! zero among its first bytes.
 
 use proto::limits::MAX_TRIANGLES;
 
+use super::lines::lines;
 use super::{NoUvs, RawMesh};
 use crate::prepare::foreign::{STL, is_binary_stl};
+
+/// Bytes in which a binary file has a zero, be it in its count or in its first triangles.
+const HEAD: usize = 512;
 
 /// Why an STL file is refused.
 #[derive(Debug, thiserror::Error, PartialEq)]
@@ -16,13 +21,23 @@ pub enum StlError {
     /// Vertices that are no whole triangle.
     #[error("ends within a triangle: it has {0} vertices")]
     End(usize),
+    /// A binary file that is cut off.
+    #[error("ends after {present} of its {promised} triangles")]
+    Cut {
+        /// What its count promises.
+        promised: usize,
+        /// How many there are.
+        present: usize,
+    },
     /// Beyond the bound.
     #[error("has more than the {MAX_TRIANGLES} triangles that are taken")]
     TooManyTriangles,
 }
 
 pub(super) fn read(bytes: &[u8]) -> Result<RawMesh, StlError> {
-    let positions = match is_binary_stl(bytes) {
+    // A text has no zeros. Programs append their own bytes to binary files.
+    let zeros = bytes.iter().take(HEAD).any(|&byte| byte == 0);
+    let positions = match is_binary_stl(bytes) || zeros {
         true => binary(bytes)?,
         false => text(bytes)?,
     };
@@ -36,10 +51,17 @@ pub(super) fn read(bytes: &[u8]) -> Result<RawMesh, StlError> {
 
 fn binary(bytes: &[u8]) -> Result<Vec<[f32; 3]>, StlError> {
     let (head, triangle) = STL;
-    let triangles = bytes[head..].chunks_exact(triangle);
-    if triangles.len() > MAX_TRIANGLES {
+    let count = bytes.get(head - 4..).and_then(|rest| rest.first_chunk());
+    let promised = count.map_or(0, |count| u32::from_le_bytes(*count) as usize);
+    let triangles = bytes.get(head..).unwrap_or(&[]).chunks_exact(triangle);
+    let present = triangles.len();
+    if present < promised {
+        return Err(StlError::Cut { promised, present });
+    }
+    if promised > MAX_TRIANGLES {
         return Err(StlError::TooManyTriangles);
     }
+    let triangles = triangles.take(promised);
     // A normal, three vertices, and two bytes for whatever a program puts there.
     let vertices = triangles.flat_map(|triangle| triangle[12..48].as_chunks::<12>().0);
     let number = |bytes: &[u8; 4]| f32::from_le_bytes(*bytes);
@@ -56,23 +78,29 @@ fn binary(bytes: &[u8]) -> Result<Vec<[f32; 3]>, StlError> {
 
 fn text(bytes: &[u8]) -> Result<Vec<[f32; 3]>, StlError> {
     let mut positions = Vec::new();
-    for (line, text) in bytes.split(|&byte| byte == b'\n').enumerate() {
+    for (line, text) in lines(bytes) {
         let mut words = text
             .split(u8::is_ascii_whitespace)
             .filter(|word| !word.is_empty());
-        if words.next() != Some(b"vertex") {
-            continue;
+        // Words of a name count for nothing, and a facet may stand in one line.
+        let mut in_name = false;
+        while let Some(word) = words.next() {
+            let is = |name: &str| word.eq_ignore_ascii_case(name.as_bytes());
+            in_name = is("solid") || is("endsolid") || in_name && !is("facet");
+            if in_name || !is("vertex") {
+                continue;
+            }
+            let mut position = [0.0; 3];
+            for number in &mut position {
+                let word = words.next().and_then(|word| str::from_utf8(word).ok());
+                let read = word.and_then(|word| word.parse().ok());
+                *number = read.ok_or(StlError::Vertex(line))?;
+            }
+            if positions.len() >= 3 * MAX_TRIANGLES {
+                return Err(StlError::TooManyTriangles);
+            }
+            positions.push(position);
         }
-        let mut position = [0.0; 3];
-        for number in &mut position {
-            let word = words.next().and_then(|word| str::from_utf8(word).ok());
-            let read = word.and_then(|word| word.parse().ok());
-            *number = read.ok_or(StlError::Vertex(line + 1))?;
-        }
-        if positions.len() >= 3 * MAX_TRIANGLES {
-            return Err(StlError::TooManyTriangles);
-        }
-        positions.push(position);
     }
     match positions.len() % 3 {
         0 => Ok(positions),
@@ -104,6 +132,27 @@ mod tests {
         bytes.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
         bytes.extend([0, 0]);
         assert_eq!(read(&bytes).unwrap(), read_text);
+        let cut = StlError::Cut {
+            promised: 1,
+            present: 0,
+        };
+        assert_eq!(read(&bytes[..133]), Err(cut));
+        bytes.extend(b"made by a program");
+        assert_eq!(read(&bytes).unwrap(), read_text);
+    }
+
+    #[test]
+    fn capitals_old_line_ends_and_facets_in_one_line_are_read() {
+        let wanted = read(TEXT.as_bytes()).unwrap().positions;
+        let upper = TEXT.to_ascii_uppercase();
+        let mac = TEXT.replace('\r', "").replace('\n', "\r");
+        let (head, facet) = TEXT.split_once('\n').unwrap();
+        let line = format!("{head} vertex x {}", facet.replace(['\r', '\n'], " "));
+        for text in [upper, mac, line] {
+            assert_eq!(read(text.as_bytes()).unwrap().positions, wanted, "{text}");
+        }
+        let two = format!("{TEXT}{TEXT}");
+        assert_eq!(read(two.as_bytes()).unwrap().triangles.len(), 2);
     }
 
     #[test]

@@ -64,7 +64,7 @@ impl KeptError {
     #[must_use]
     pub fn failure(&self, name: &str) -> Failure {
         let code = match self {
-            Self::Missing(NoUvs::Transformed | NoUvs::Sets(..)) => Code::UnsupportedFeature,
+            Self::Missing(NoUvs::Sets(..)) => Code::UnsupportedFeature,
             Self::Missing(_)
             | Self::Number(_)
             | Self::Outside { .. }

@@ -49,6 +49,63 @@ pub enum GltfError {
         #[source]
         error: AccessorError,
     },
+    /// An accessor of a skin is wrong.
+    #[error("skin {skin}: {error}")]
+    Skin {
+        /// The skin.
+        skin: usize,
+        /// Why.
+        #[source]
+        error: AccessorError,
+    },
+    /// A skin with fewer inverse bind matrices than joints.
+    #[error("skin {skin} has {count} inverse bind matrices for {joints} joints")]
+    Binds {
+        /// The skin.
+        skin: usize,
+        /// Matrices.
+        count: usize,
+        /// Joints.
+        joints: usize,
+    },
+    /// A vertex follows a joint that its skin has not.
+    #[error(
+        "mesh {mesh}, primitive {primitive}: vertex {vertex} follows joint {joint} of a skin of {joints}"
+    )]
+    Joint {
+        /// The mesh.
+        mesh: usize,
+        /// The primitive.
+        primitive: usize,
+        /// The vertex.
+        vertex: u32,
+        /// The joint's number within the skin.
+        joint: u32,
+        /// How many there are.
+        joints: usize,
+    },
+    /// An attribute with fewer elements than vertices.
+    #[error("mesh {mesh}, primitive {primitive} has {count} {what} for {vertices} vertices")]
+    Fewer {
+        /// The mesh.
+        mesh: usize,
+        /// The primitive.
+        primitive: usize,
+        /// The attribute.
+        what: &'static str,
+        /// Its elements.
+        count: usize,
+        /// Vertices.
+        vertices: usize,
+    },
+    /// `EXT_mesh_gpu_instancing` of a node is wrong.
+    #[error("node {node}: {what} (EXT_mesh_gpu_instancing)")]
+    Instances {
+        /// The node.
+        node: usize,
+        /// Why.
+        what: String,
+    },
     /// A triangle list whose length is no multiple of 3.
     #[error("mesh {mesh}, primitive {primitive} has {count} indices, no multiple of 3")]
     Remainder {
@@ -121,6 +178,10 @@ impl GltfError {
             Self::Accessor {
                 error: AccessorError::Bytes { error, .. },
                 ..
+            }
+            | Self::Skin {
+                error: AccessorError::Bytes { error, .. },
+                ..
             } => error.code(),
             Self::Container(_)
             | Self::Json(_)
@@ -128,6 +189,11 @@ impl GltfError {
             | Self::NoMesh
             | Self::Lacks { .. }
             | Self::Accessor { .. }
+            | Self::Skin { .. }
+            | Self::Binds { .. }
+            | Self::Joint { .. }
+            | Self::Fewer { .. }
+            | Self::Instances { .. }
             | Self::Remainder { .. }
             | Self::Index { .. }
             | Self::NoImage { .. }
@@ -139,7 +205,12 @@ impl GltfError {
     pub(in crate::prepare::load) fn hint(&self) -> String {
         match self {
             Self::Extension(name) if name == "KHR_draco_mesh_compression" => {
-                "export without Draco compression, or decompress the file first".to_owned()
+                "decompress it (npx @gltf-transform/cli cp in.glb out.glb), or export without Draco compression"
+                    .to_owned()
+            }
+            Self::Extension(_) => {
+                "export the mesh without this extension, or bake its parts into plain triangles first"
+                    .to_owned()
             }
             Self::TooLarge { .. } => "reduce the mesh before baking".to_owned(),
             _ => String::new(),

@@ -336,7 +336,7 @@ fn texture_coordinates_follow_the_material_or_are_told_missing() {
     document.floats("VEC2", &[&[0.5, 0.25][..]; 4]);
     document.more = r#","images":[{"uri":"none.png"}],"textures":[{"source":0}],"materials":[
         {"pbrMetallicRoughness":{"baseColorTexture":{"index":0,"texCoord":1}}},
-        {"pbrMetallicRoughness":{"baseColorTexture":{"index":0,"extensions":{"KHR_texture_transform":{"scale":[2,2]}}}}}]"#
+        {"pbrMetallicRoughness":{"baseColorTexture":{"index":0,"extensions":{"KHR_texture_transform":{"scale":[2,2],"offset":[0.25,0],"texCoord":1}}}}}]"#
         .to_owned();
     let uvs = |more: &str| {
         let primitive = |more: &str| {
@@ -351,7 +351,7 @@ fn texture_coordinates_follow_the_material_or_are_told_missing() {
     };
     assert_eq!(uvs("").unwrap()[0], [0.0, 0.0]);
     assert_eq!(uvs(r#","material":0"#).unwrap()[0], [0.5, 0.25]);
-    assert_eq!(uvs(r#","material":1"#), Err(NoUvs::Transformed));
+    assert_eq!(uvs(r#","material":1"#).unwrap()[0], [1.25, 0.5]);
     let both = r#""attributes":{"POSITION":0,"TEXCOORD_0":1,"TEXCOORD_1":2},"mode":6"#;
     let two = format!(r#"{{{both},"material":0}},{{{both}}}"#);
     assert_eq!(
@@ -419,6 +419,204 @@ fn hostile_numbers_are_named_before_memory_is_taken() {
         document.error(r#"{"attributes":{},"mode":4}"#),
         "a.gltf: mesh 0, primitive 0 has no POSITION"
     );
+}
+
+/// A square whose corners 0 and 1 follow joint 0 and the others joint 1, as accessors 1 and 2.
+fn skinned(joint: u8, weight: f32) -> Document {
+    let mut document = square();
+    document.array(
+        &[[0, 9, 9, 9], [0; 4], [joint, 0, 0, 0], [joint, 0, 0, 0]].concat(),
+        5121,
+        "VEC4",
+        4,
+    );
+    document.floats("VEC4", &[&[weight, 0.0, 0.0, 0.0][..]; 4]);
+    document
+}
+
+const SKINNED: &str = r#"{"attributes":{"POSITION":0,"JOINTS_0":1,"WEIGHTS_0":2},"mode":6}"#;
+
+#[test]
+fn morph_targets_count_at_their_default_weights() {
+    let mut document = square();
+    document.floats("VEC3", &[&[0.0, 0.0, 2.0][..]; 4]);
+    let index = document.view(&[2, 0], "");
+    let bytes: Vec<u8> = [1.0f32, 0.0, 0.0].map(f32::to_le_bytes).concat();
+    let value = document.view(&bytes, "");
+    document.accessor(5126, "VEC3", 4, &format!(r#","sparse":{{"count":1,"indices":{{"bufferView":{index},"componentType":5123}},"values":{{"bufferView":{value}}}}}"#));
+    document.floats("VEC3", &[&[0.0; 3][..]; 3]);
+    let shape = |weights: &str, targets: &str| {
+        let json = document.json(
+            &format!(r#"{{"mesh":0{weights}}}"#),
+            &format!(r#"{{"attributes":{{"POSITION":0}},"mode":6,"targets":[{targets}]}}"#),
+            r#","uri":"b.bin""#,
+        );
+        let json = json.replace(r#""meshes":[{"#, r#""meshes":[{"weights":[0.5],"#);
+        let files: [(&str, &[u8]); 2] = [("a.gltf", json.as_bytes()), ("b.bin", &document.bytes)];
+        read_files(&files, false).map_err(|error| error.failure("a").message)
+    };
+    let two = r#"{"POSITION":1},{"POSITION":2}"#;
+    let heights = |weights: &str, targets| {
+        let found = shape(weights, targets).unwrap().positions;
+        [found[0][2], found[2][0]]
+    };
+    // Weights of the mesh, of the node, and none for the second target.
+    for (weights, wanted) in [
+        ("", [1.0, 1.0]),
+        (r#","weights":[0,2]"#, [0.0, 3.0]),
+        (r#","weights":[1,1]"#, [2.0, 2.0]),
+    ] {
+        assert_eq!(heights(weights, two), wanted, "{weights}");
+    }
+    // Targets without positions or weight are not read.
+    assert_eq!(heights("", r#"{"NORMAL":99},{"POSITION":99}"#), [0.0, 1.0]);
+    assert_eq!(
+        shape("", r#"{"POSITION":3}"#).unwrap_err(),
+        "a: mesh 0, primitive 0 has 3 offsets of a morph target for 4 vertices"
+    );
+}
+
+#[test]
+fn skins_stand_in_their_rest_pose() {
+    let mut document = skinned(1, 0.5);
+    // Joint 0 stays, joint 1 scales by 0.01 and moves, with an inverse bind matrix that scales by 100.
+    let bind = |scale: f32| {
+        let mut matrix = [0.0; 16];
+        (matrix[0], matrix[5], matrix[10], matrix[15]) = (scale, scale, scale, 1.0);
+        matrix
+    };
+    let binds = document.floats("MAT4", &[&bind(1.0), &bind(100.0)]);
+    document.more = format!(r#","skins":[{{"joints":[1,2],"inverseBindMatrices":{binds}}}]"#);
+    // The node's own translation does not count. Joints need no scene.
+    let nodes = r#"{"mesh":0,"skin":0,"translation":[5,5,5]},{},{"translation":[0,0,7],"scale":[0.01,0.01,0.01],"children":[]}"#;
+    let mesh = document.read(nodes, SKINNED).unwrap();
+    let wanted = [
+        [0.0, 0.0, 0.0],
+        [1.0, 0.0, 0.0],
+        [1.0, 1.0, 7.0],
+        [0.0, 1.0, 7.0],
+    ];
+    for (found, wanted) in mesh.positions.iter().zip(wanted) {
+        let off = found
+            .iter()
+            .zip(wanted)
+            .map(|(a, b)| (a - b).abs())
+            .sum::<f32>();
+        assert!(off < 1e-5, "{:?}", mesh.positions);
+    }
+    // Without inverse bind matrices they are identities; a joint that mirrors turns the winding of what follows it.
+    document.more = r#","skins":[{"joints":[1,1]}]"#.to_owned();
+    let mirrored = r#"{"mesh":0,"skin":0},{"scale":[-1,1,1]}"#;
+    let mesh = document.read(mirrored, SKINNED).unwrap();
+    assert_eq!(mesh.positions[2], [-1.0, 1.0, 0.0]);
+    let [a, b, c] = mesh.triangles[0].map(|corner| mesh.positions[corner as usize]);
+    assert!((b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0]) > 0.0);
+    // Without weight a vertex follows its first joint, without joints the mesh its node.
+    let still = skinned(1, 0.0);
+    let still = Document {
+        more: document.more.clone(),
+        ..still
+    };
+    assert_eq!(
+        still.read(mirrored, SKINNED).unwrap().positions[2],
+        [-1.0, 1.0, 0.0]
+    );
+    let fan = r#"{"attributes":{"POSITION":0},"mode":6}"#;
+    let moved = r#"{"mesh":0,"skin":0,"translation":[5,5,5]},{}"#;
+    assert_eq!(document.read(moved, fan).unwrap().positions[0], [5.0; 3]);
+}
+
+#[test]
+fn wrong_skins_are_named() {
+    let error = |joint, skins: &str| {
+        let document = Document {
+            more: format!(r#","skins":[{skins}]"#),
+            ..skinned(joint, 1.0)
+        };
+        let nodes = r#"{"mesh":0,"skin":0},{},{"children":[2]}"#;
+        document
+            .read(nodes, SKINNED)
+            .unwrap_err()
+            .failure("a")
+            .message
+    };
+    for (joint, skins, wanted) in [
+        (
+            7,
+            r#"{"joints":[1,1]}"#,
+            "a: mesh 0, primitive 0: vertex 2 follows joint 7 of a skin of 2",
+        ),
+        (
+            0,
+            r#"{"joints":[]}"#,
+            "a: mesh 0, primitive 0: vertex 0 follows joint 0 of a skin of 0",
+        ),
+        (0, r#"{"joints":[9]}"#, "a: skin 0 names node 9 of 3"),
+        (
+            0,
+            r#"{"joints":[2]}"#,
+            "a: node 2 is part of a cycle or has two parents",
+        ),
+        (0, "", "a: a node names skin 0 of 0"),
+        (
+            0,
+            r#"{"joints":[1],"inverseBindMatrices":0}"#,
+            "a: skin 0: accessor 0 is VEC3 of floats, where MAT4 of floats belongs",
+        ),
+    ] {
+        assert_eq!(error(joint, skins), wanted);
+    }
+}
+
+#[test]
+fn a_mesh_stands_at_each_place_of_its_node() {
+    let mut document = square();
+    document.floats("VEC3", &[&[0.0, 0.0, 1.0], &[0.0, 0.0, 2.0]]);
+    // A quarter turn about z, and a half turn about x, as normalised bytes.
+    document.array(&[0, 0, 90, 90, 127, 0, 0, 0], 5120, "VEC4", 2);
+    document.more = r#","extensionsRequired":["EXT_mesh_gpu_instancing"]"#.to_owned();
+    let accessors = document.accessors.clone();
+    document.accessors[2] = accessors[2].replace(r#""count":2"#, r#""count":2,"normalized":true"#);
+    document.floats("VEC3", &[&[2.0; 3][..]; 3]);
+    let huge = document.accessor(5126, "VEC3", 20_000_000, "");
+    let fan = r#"{"attributes":{"POSITION":0},"mode":6}"#;
+    let at = |attributes: &str| {
+        let node = format!(
+            r#"{{"mesh":0,"scale":[3,3,3],"extensions":{{"EXT_mesh_gpu_instancing":{{"attributes":{{{attributes}}}}}}}}}"#
+        );
+        document
+            .read(&node, fan)
+            .map_err(|error| error.failure("a").message)
+    };
+    let mesh = at(r#""TRANSLATION":1,"ROTATION":2"#).unwrap();
+    assert_eq!(mesh.triangles.len(), 4);
+    for (vertex, wanted) in [(1, [0.0, 3.0, 3.0]), (7, [0.0, -3.0, 6.0])] {
+        let found = mesh.positions[vertex];
+        let off: f32 = (0..3).map(|k| (found[k] - wanted[k]).abs()).sum();
+        assert!(off < 1e-5, "{vertex}: {found:?}");
+    }
+    assert_eq!(at(r#""_ID":7"#).unwrap().triangles.len(), 2);
+    for (attributes, wanted) in [
+        (
+            r#""TRANSLATION":1,"SCALE":3"#.to_owned(),
+            "its attributes have 2 and 3 elements, and must have as many",
+        ),
+        (
+            r#""ROTATION":1"#.to_owned(),
+            "accessor 1 is VEC3 of floats, where VEC4",
+        ),
+        (
+            r#""SCALE":"x""#.to_owned(),
+            "node 0: SCALE names no accessor",
+        ),
+        (
+            format!(r#""SCALE":{huge}"#),
+            "accessor 4 has 20000000 elements and no bytes",
+        ),
+    ] {
+        let error = at(&attributes).unwrap_err();
+        assert!(error.contains(wanted), "{error}");
+    }
 }
 
 #[test]

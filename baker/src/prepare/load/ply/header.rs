@@ -62,6 +62,15 @@ pub(super) struct Element {
 }
 
 impl Element {
+    /// Index of the list of a face's corners: the one that is named so, else the first of integers.
+    pub(super) fn corners(&self) -> Option<usize> {
+        let named = self.place(&["vertex_indices", "vertex_index"], true);
+        let whole = |property: &Property| {
+            property.list.is_some() && !matches!(property.number, Number::F32 | Number::F64)
+        };
+        named.or_else(|| self.properties.iter().position(whole))
+    }
+
     /// Index of the first property with one of these names that is a list, or is not, as `list` says.
     pub(super) fn place(&self, names: &[&str], list: bool) -> Option<usize> {
         self.properties.iter().position(|property| {
@@ -113,25 +122,26 @@ pub(super) fn header(bytes: &[u8]) -> Result<(Encoding, Vec<Element>, &[u8]), Pl
                     properties: Vec::new(),
                 });
             }
-            ["property", "list", length, number, name] => {
+            // Some programs write names of several words, or none.
+            ["property", "list", length, number, ref name @ ..] => {
                 let list = Some(Number::named(length).ok_or(wrong("unknown type"))?);
                 let number = Number::named(number).ok_or(wrong("unknown type"))?;
                 let element = elements
                     .last_mut()
                     .ok_or(wrong("a property before any element"))?;
                 element.properties.push(Property {
-                    name: name.to_owned(),
+                    name: name.join(" "),
                     list,
                     number,
                 });
             }
-            ["property", number, name] => {
+            ["property", number, ref name @ ..] => {
                 let number = Number::named(number).ok_or(wrong("unknown type"))?;
                 let element = elements
                     .last_mut()
                     .ok_or(wrong("a property before any element"))?;
                 element.properties.push(Property {
-                    name: name.to_owned(),
+                    name: name.join(" "),
                     list: None,
                     number,
                 });

@@ -48,6 +48,21 @@ fn binary(encoding: &str, float: fn(f32) -> [u8; 4], int: fn(i32) -> [u8; 4]) ->
 }
 
 #[test]
+fn faces_may_come_first_and_names_have_any_words() {
+    let file = "ply\nformat ascii 1.0\nelement face 1\nproperty list uchar int corners of it\nelement vertex 3\n\
+        property float x\nproperty float y\nproperty float z\nproperty float my own\nproperty float\nend_header\n\
+        3 0 1 2\n0 0 0 7 7\n1 0 0 7 7\n0 1 0 7 7\n";
+    let mesh = read(file.as_bytes(), false).unwrap();
+    assert_eq!(
+        (mesh.positions[2], mesh.triangles),
+        ([0.0, 1.0, 0.0], vec![[0, 1, 2]])
+    );
+    let beyond = file.replace("3 0 1 2", "3 0 1 3");
+    let error = read(beyond.as_bytes(), false).unwrap_err().to_string();
+    assert_eq!(error, "face 0 names vertex 3 of 3");
+}
+
+#[test]
 fn both_byte_orders_and_face_texcoords_are_read() {
     let little = read(
         &binary("binary_little_endian", f32::to_le_bytes, i32::to_le_bytes),

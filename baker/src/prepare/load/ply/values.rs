@@ -2,6 +2,7 @@
 
 use super::PlyError;
 use super::header::{Element, Encoding, Number, Property};
+use crate::prepare::load::lines::is_nan;
 
 /// The numbers of the body. f64 holds every PLY type exactly.
 pub(super) struct Values<'a> {
@@ -23,12 +24,6 @@ impl Stop {
             Self::Word => PlyError::Word { element, entry },
         }
     }
-}
-
-/// Whether the C library of Windows writes a number that is none so: `-nan(ind)`, `nan(snan)`, `1.#QNAN`, `-1.#IND`.
-fn is_nan(word: &str) -> bool {
-    let word = word.trim_start_matches(['-', '+']).to_ascii_lowercase();
-    word.starts_with("nan(") || word.starts_with("1.#")
 }
 
 impl Values<'_> {
@@ -67,11 +62,13 @@ impl Values<'_> {
                 if word.is_empty() {
                     return Err(Stop::End);
                 }
-                let word = std::str::from_utf8(word).map_err(|_not_text| Stop::Word)?;
-                match word.parse() {
-                    Ok(number) => Ok(number),
-                    Err(_) if is_nan(word) => Ok(f64::NAN),
-                    Err(_) => Err(Stop::Word),
+                let number = std::str::from_utf8(word)
+                    .ok()
+                    .and_then(|word| word.parse().ok());
+                match number {
+                    Some(number) => Ok(number),
+                    None if is_nan(word) => Ok(f64::NAN),
+                    None => Err(Stop::Word),
                 }
             }
             Encoding::Little | Encoding::Big => {
