@@ -7,26 +7,43 @@
 //! The pictures of a mesh may be KTX2 too ([`probe_texture`]). Those of views may not, since the format is lossy and
 //! for devices.
 //!
+//! The colours of a view become sRGB as its tags say (`colour.rs`); numbers, masks and the textures of a mesh are taken as
+//! they are stored, the last since glTF says so. EXIF orientation is read ([`orientation`]) and applied on request.
+//!
 //! Deliberate limits:
 //!
-//! - gAMA, cHRM and ICC profiles are ignored; pixels count as sRGB.
-//! - EXIF orientation is not applied, since the programs that estimate cameras work on the pixels as stored
-//!   ([`Picture::turned`] reports it).
 //! - Of an animated PNG the default picture is used.
-//! - CMYK, 12-bit and lossless JPEG and animated WebP are refused.
+//! - CMYK, 12-bit and lossless JPEG, animated WebP and HDR (PQ, HLG) are refused.
 
+mod colour;
 mod error;
 mod jpeg;
 pub(crate) mod ktx2;
 mod pixels;
 mod png;
 mod probe;
+mod tags;
 #[cfg(test)]
 mod tests;
+mod turn;
 mod webp;
 
+pub(crate) use colour::Colours;
 pub(crate) use error::PictureError;
+pub(crate) use image::metadata::Orientation;
 pub(crate) use probe::{Format, Header, probe};
+pub(crate) use turn::swaps;
+
+/// What the samples of a picture mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Meaning {
+    /// Colours, in the space that the file's tags name.
+    Colours,
+    /// Numbers, or colours of which something else says that they are sRGB: taken as stored.
+    Numbers,
+    /// What counts: as numbers, but 16 bits that hold no more than 8 are not scaled.
+    Mask,
+}
 
 /// A decoded picture.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,8 +54,8 @@ pub(crate) struct Picture {
     pub(crate) pixels: Vec<[u8; 4]>,
     /// Some pixel is not opaque. Alpha that is 255 everywhere, stored or not, says nothing about a silhouette.
     pub(crate) has_alpha: bool,
-    /// EXIF asks a viewer to rotate or mirror the picture.
-    pub(crate) turned: bool,
+    /// What was made of the tags of its colours.
+    pub(crate) colours: Colours,
 }
 
 /// Like [`probe()`], for pictures of a mesh.
@@ -57,23 +74,41 @@ pub(crate) fn probe_texture(bytes: &[u8]) -> Result<Header, PictureError> {
     })
 }
 
-/// Decodes the picture. `header` comes from [`probe()`] or [`probe_texture`] of the same bytes.
+/// The orientation in which EXIF wants the picture shown. `header` comes from [`probe()`] of the same bytes.
+pub(crate) fn orientation(bytes: &[u8], header: Header) -> Orientation {
+    tags::orientation(bytes, header.format)
+}
+
+/// Decodes the picture as it is stored. `header` comes from [`probe()`] or [`probe_texture`] of the same bytes.
 ///
 /// # Errors
 /// The first problem found.
 pub(crate) fn decode(bytes: &[u8], header: Header) -> Result<Picture, PictureError> {
-    let (pixels, turned) = match header.format {
-        Format::Png => png::decode(bytes, header)?,
-        Format::Jpeg => jpeg::decode(bytes, header)?,
-        Format::WebP => webp::decode(bytes, header)?,
-        Format::Ktx2 => (ktx2::Texture::read(bytes)?.decode(0)?, false),
+    decode_as(bytes, header, (Meaning::Numbers, Orientation::NoTransforms))
+}
+
+/// Decodes the picture as what its samples mean, and turns it.
+///
+/// # Errors
+/// The first problem found.
+pub(crate) fn decode_as(
+    bytes: &[u8],
+    header: Header,
+    (meaning, turn): (Meaning, Orientation),
+) -> Result<Picture, PictureError> {
+    let (pixels, colours) = match header.format {
+        Format::Png => png::decode(bytes, header, meaning)?,
+        Format::Jpeg => jpeg::decode(bytes, header, meaning)?,
+        Format::WebP => webp::decode(bytes, header, meaning)?,
+        Format::Ktx2 => (ktx2::Texture::read(bytes)?.decode(0)?, Colours::default()),
     };
     let has_alpha = pixels.iter().any(|pixel| pixel[3] != 255);
-    Ok(Picture {
+    let picture = Picture {
         width: header.width,
         height: header.height,
         pixels,
         has_alpha,
-        turned,
-    })
+        colours,
+    };
+    picture.upright(turn)
 }

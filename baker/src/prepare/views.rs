@@ -8,6 +8,7 @@
 //! The views in flight are bounded in bytes and number, so memory does not grow with the number of views. Views go out
 //! in the order of the file, so a receiver that adds floats as they arrive gets the same sums every time.
 
+mod borders;
 mod crop;
 mod holdout;
 mod layers;
@@ -20,6 +21,7 @@ mod stand;
 mod straighten;
 #[cfg(test)]
 mod tests;
+mod upright;
 
 use std::collections::VecDeque;
 use std::io;
@@ -32,6 +34,7 @@ use proto::limits::MAX_TOTAL_VIEW_BYTES;
 use proto::message::{Code, Failure, Phase, Table};
 use proto::table::{LayerSet, LayeredView, View};
 
+use super::picture::Colours;
 use super::repair::Eye;
 use super::texels::Lookout;
 use crate::worker::failure::{internal, no_thread};
@@ -44,6 +47,7 @@ pub(crate) use overview::overview;
 use set::Set;
 use show::{Loaded, Sees};
 pub(crate) use stand::{Stand, settle};
+use upright::Exif;
 
 /// Number of views handed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -287,8 +291,12 @@ struct Tally {
     unseen: Vec<usize>,
     transparent: Vec<usize>,
     turned: Vec<usize>,
+    sideways: Vec<usize>,
+    converted: Vec<usize>,
+    unknown_colours: Vec<usize>,
     renamed: Vec<usize>,
     masked: Vec<usize>,
+    wedged: Vec<usize>,
     far_outside: Vec<usize>,
 }
 
@@ -310,6 +318,11 @@ impl Delivery<'_> {
                 let needed = source.decoding_bytes();
                 if source.masked_beside() {
                     tally.masked.push(index);
+                }
+                match source.exif() {
+                    Exif::None => {}
+                    Exif::Applied => tally.turned.push(index),
+                    Exif::Ignored => tally.sideways.push(index),
                 }
                 if source.renamed() {
                     tally.renamed.push(index);
@@ -354,7 +367,8 @@ impl Delivery<'_> {
             view,
             layers,
             sees,
-            turned,
+            colours,
+            wedged,
             far_outside,
         } = loaded;
         let view = LayeredView { view, layers };
@@ -379,8 +393,13 @@ impl Delivery<'_> {
             Sees::Nothing => tally.unseen.push(next.index),
             Sees::Transparent => tally.transparent.push(next.index),
         }
-        if turned {
-            tally.turned.push(next.index);
+        match colours {
+            Colours::Srgb => {}
+            Colours::Converted => tally.converted.push(next.index),
+            Colours::Unknown => tally.unknown_colours.push(next.index),
+        }
+        if wedged {
+            tally.wedged.push(next.index);
         }
         if far_outside {
             tally.far_outside.push(next.index);
@@ -415,7 +434,19 @@ impl Delivery<'_> {
             (&tally.transparent, "are fully transparent"),
             (
                 &tally.turned,
-                "carry an EXIF orientation, which is not applied: cameras belong to the pixels as stored",
+                "are turned as their EXIF orientation says: their cameras are taken for those of the pictures as shown",
+            ),
+            (
+                &tally.sideways,
+                "carry an EXIF orientation, which is not applied: their cameras are those of the pixels as stored",
+            ),
+            (
+                &tally.converted,
+                "are converted to sRGB from the colour space that their profile, cICP, gAMA or cHRM names",
+            ),
+            (
+                &tally.unknown_colours,
+                "have a colour profile, cICP, gAMA or cHRM that cannot be read or followed: they are taken for sRGB",
             ),
             (
                 &tally.renamed,
@@ -424,6 +455,10 @@ impl Delivery<'_> {
             (
                 &tally.masked,
                 "are masked by files beside them (dynamic_mask_NAME.png, NAME.alpha.png or NAME.mask.png)",
+            ),
+            (
+                &tally.wedged,
+                "have black wedges at their border, as undistortion leaves them: these count as no data (alpha or a mask says otherwise)",
             ),
             (
                 &tally.far_outside,

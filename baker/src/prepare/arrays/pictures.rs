@@ -8,7 +8,7 @@ use safetensors::Dtype;
 
 use super::header::{Arrays, Tensor};
 use super::{ArraysError, Problem};
-use crate::prepare::picture::Picture;
+use crate::prepare::picture::{Colours, Picture};
 use crate::worker::folder::FolderError;
 
 /// Floats farther outside 0-1 than this raise a warning; a renderer's overshoot stays within.
@@ -55,7 +55,7 @@ pub(super) fn read(
         height: height as u32,
         has_alpha: pixels.iter().any(|pixel| pixel[3] != 255),
         pixels,
-        turned: false,
+        colours: Colours::default(),
     };
     Ok((picture, steps.far_outside))
 }

@@ -21,6 +21,9 @@ pub(crate) enum PictureError {
     /// An unsupported variant of a format.
     #[error("is {0}, which is not supported")]
     Flavour(&'static str),
+    /// Its transfer function.
+    #[error("is an HDR picture ({0}), which is not supported: views are 8 or 16 bits of SDR")]
+    Hdr(&'static str),
     #[error("is {width}x{height} pixels large")]
     NoPixels {
         /// In pixels, as the height.
@@ -48,7 +51,7 @@ impl PictureError {
     /// The code reported to the user.
     pub(crate) fn code(&self) -> Code {
         match self {
-            Self::Format(_) | Self::Flavour(_) => Code::UnsupportedFeature,
+            Self::Format(_) | Self::Flavour(_) | Self::Hdr(_) => Code::UnsupportedFeature,
             Self::TooLarge { .. } => Code::LimitExceeded,
             Self::Memory => Code::OutOfHostMemory,
             Self::Empty

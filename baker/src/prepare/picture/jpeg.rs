@@ -1,16 +1,19 @@
-//! Decodes JPEG to RGBA and reads its EXIF orientation. Strict: what the decoder would only repair is refused.
+//! Decodes JPEG to RGBA. Strict: what the decoder would only repair is refused.
 
-use image::metadata::Orientation;
 use zune_jpeg::JpegDecoder;
 use zune_jpeg::zune_core::bytestream::ZCursor;
 use zune_jpeg::zune_core::colorspace::ColorSpace;
 use zune_jpeg::zune_core::options::DecoderOptions;
 
-use super::Header;
 use super::error::PictureError;
-use super::pixels::{buffer, spread};
+use super::pixels::buffer;
+use super::{Colours, Header, Meaning, colour};
 
-pub(super) fn decode(bytes: &[u8], header: Header) -> Result<(Vec<[u8; 4]>, bool), PictureError> {
+pub(super) fn decode(
+    bytes: &[u8],
+    header: Header,
+    meaning: Meaning,
+) -> Result<(Vec<[u8; 4]>, Colours), PictureError> {
     let options = DecoderOptions::default()
         .set_strict_mode(true)
         .set_max_width(header.width as usize)
@@ -28,9 +31,5 @@ pub(super) fn decode(bytes: &[u8], header: Header) -> Result<(Vec<[u8; 4]>, bool
         ));
     }
     decoder.decode_into(&mut samples).map_err(damaged)?;
-    let orientation = decoder
-        .exif()
-        .and_then(|exif| Orientation::from_exif_chunk(exif));
-    let turned = orientation.is_some_and(|orientation| orientation != Orientation::NoTransforms);
-    Ok((spread(&samples, |[r, g, b]| [r, g, b, 255])?, turned))
+    colour::rgb(bytes, &samples, (header, meaning), || decoder.icc_profile())
 }

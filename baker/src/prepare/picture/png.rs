@@ -1,26 +1,30 @@
-//! Decodes PNG to RGBA and reads its EXIF orientation: all colour types and depths, palettes, transparent colours,
-//! Adam7.
+//! Decodes PNG to RGBA: all colour types and depths, palettes, transparent colours, Adam7.
 
 use std::io::Cursor;
 
-use image::metadata::Orientation;
 use png::{BitDepth, ColorType, Decoder, DecodingError, Limits, Transformations};
 
-use super::Header;
+use super::colour::{self, MAX_PROFILE_BYTES, Way, rounded};
 use super::error::PictureError;
 use super::pixels::{buffer, spread};
+use super::probe::Format;
+use super::{Colours, Header, Meaning, tags};
 
 /// Memory of the decoder beside the pixels: rows and kept chunks.
 const DECODER_BYTES: usize = 64 << 20;
 
-pub(super) fn decode(bytes: &[u8], header: Header) -> Result<(Vec<[u8; 4]>, bool), PictureError> {
+pub(super) fn decode(
+    bytes: &[u8],
+    header: Header,
+    meaning: Meaning,
+) -> Result<(Vec<[u8; 4]>, Colours), PictureError> {
     let mut decoder = Decoder::new_with_limits(
         Cursor::new(bytes),
         Limits {
             bytes: DECODER_BYTES,
         },
     );
-    // Both are unused, and may inflate to a thousand times their size.
+    // Both may inflate to a thousand times their size. Text is unused, profiles are read with a limit of their own.
     decoder.set_ignore_text_chunk(true);
     decoder.set_ignore_iccp_chunk(true);
     decoder.set_transformations(Transformations::EXPAND);
@@ -38,10 +42,29 @@ pub(super) fn decode(bytes: &[u8], header: Header) -> Result<(Vec<[u8; 4]>, bool
     // The rest holds the checksum of the last row and the end.
     reader.finish().map_err(damaged)?;
 
+    let mut colours = Colours::Srgb;
+    if meaning == Meaning::Colours {
+        let wide = depth == BitDepth::Sixteen;
+        match colour::of_png(reader.info(), || profile(bytes))? {
+            Way::Same => {}
+            Way::Unknown => colours = Colours::Unknown,
+            Way::Convert(way) => match way.pixels(&samples, colour.samples(), wide)? {
+                Some(pixels) => return Ok((pixels, Colours::Converted)),
+                None => colours = Colours::Unknown,
+            },
+        }
+    }
     if depth == BitDepth::Sixteen {
+        let wide = |k: usize| u16::from_be_bytes([samples[2 * k], samples[2 * k + 1]]);
+        // A mask of 0 and 1, or of 0 and 255, in a wider type.
+        let narrow = meaning == Meaning::Mask && samples.iter().step_by(2).all(|&high| high == 0);
         // In place: a sample is written where an earlier pair of bytes was.
         for k in 0..samples.len() / 2 {
-            samples[k] = round(u16::from_be_bytes([samples[2 * k], samples[2 * k + 1]]));
+            samples[k] = if narrow {
+                samples[2 * k + 1]
+            } else {
+                rounded(wide(k))
+            };
         }
         samples.truncate(samples.len() / 2);
     }
@@ -52,18 +75,21 @@ pub(super) fn decode(bytes: &[u8], header: Header) -> Result<(Vec<[u8; 4]>, bool
         ColorType::Rgba => spread(&samples, |pixel: [u8; 4]| pixel),
         ColorType::Indexed => Err(PictureError::Damaged("no palette".to_owned())),
     }?;
-    let orientation = reader
-        .info()
-        .exif_metadata
-        .as_ref()
-        .and_then(|exif| Orientation::from_exif_chunk(exif));
-    let turned = orientation.is_some_and(|orientation| orientation != Orientation::NoTransforms);
-    Ok((pixels, turned))
+    Ok((pixels, colours))
 }
 
-/// Rounds 16 bits to 8: 65535 = 255 · 257.
-fn round(sample: u16) -> u8 {
-    ((u32::from(sample) + 128) / 257) as u8
+/// The ICC profile; the inner none where there is one that cannot be read.
+fn profile(bytes: &[u8]) -> Option<Option<Vec<u8>>> {
+    if !tags::has_profile(bytes, Format::Png) {
+        return None;
+    }
+    let limits = Limits {
+        bytes: MAX_PROFILE_BYTES,
+    };
+    let mut decoder = Decoder::new_with_limits(Cursor::new(bytes), limits);
+    decoder.set_ignore_text_chunk(true);
+    let reader = decoder.read_info().ok();
+    Some(reader.and_then(|reader| Some(reader.info().icc_profile.as_ref()?.to_vec())))
 }
 
 fn damaged(error: DecodingError) -> PictureError {

@@ -4,7 +4,9 @@
 use ::png::{BitDepth, ColorType, Encoder};
 use proto::message::Code;
 
-use super::{Picture, PictureError, decode, probe};
+use super::{
+    Colours, Meaning, Orientation, Picture, PictureError, decode, decode_as, orientation, probe,
+};
 
 fn read(bytes: &[u8]) -> Result<Picture, PictureError> {
     decode(bytes, probe(bytes)?)
@@ -236,10 +238,19 @@ fn check_sample(picture: &Picture, tolerance: u8) {
 fn jpeg_is_read_and_its_orientation_told() {
     let progressive = read(PROGRESSIVE).expect("a picture");
     check_sample(&progressive, 12);
-    assert!(!progressive.turned && !progressive.has_alpha);
-    let turned = read(TURNED).expect("a picture");
-    check_sample(&turned, 12);
-    assert!(turned.turned);
+    assert!(!progressive.has_alpha);
+    let none = orientation(PROGRESSIVE, probe(PROGRESSIVE).expect("a picture"));
+    assert_eq!(none, Orientation::NoTransforms);
+    let stored = read(TURNED).expect("a picture");
+    check_sample(&stored, 12);
+    let header = probe(TURNED).expect("a picture");
+    let turn = orientation(TURNED, header);
+    assert_eq!(turn, Orientation::Rotate90);
+    let shown = decode_as(TURNED, header, (Meaning::Colours, turn)).expect("a picture");
+    assert_eq!((shown.width, shown.height), (12, 20));
+    // The lower left corner comes to the upper left one.
+    assert_eq!(shown.pixels[0], stored.pixels[11 * 20]);
+    assert_eq!(shown.pixels[12 + 2], stored.pixels[9 * 20 + 1]);
 
     let mut grey = Vec::new();
     let encoder = image::codecs::jpeg::JpegEncoder::new_with_quality(&mut grey, 95);
@@ -363,4 +374,126 @@ fn no_bytes_make_a_decoder_panic() {
             }
         }
     }
+}
+
+fn colours(bytes: &[u8]) -> Result<Picture, PictureError> {
+    let header = probe(bytes)?;
+    decode_as(bytes, header, (Meaning::Colours, Orientation::NoTransforms))
+}
+
+/// One pixel, with an ICC profile.
+fn tagged(pixel: [u8; 3], icc: Vec<u8>) -> Vec<u8> {
+    let mut info = ::png::Info::with_size(1, 1);
+    info.color_type = ColorType::Rgb;
+    info.bit_depth = BitDepth::Eight;
+    info.icc_profile = Some(icc.into());
+    let mut file = Vec::new();
+    let encoder = Encoder::with_info(&mut file, info).expect("sound");
+    let mut writer = encoder.write_header().expect("header");
+    writer.write_image_data(&pixel).expect("data");
+    drop(writer);
+    file
+}
+
+#[test]
+fn profiles_lead_to_srgb_and_one_of_srgb_changes_nothing() {
+    use moxcms::ColorProfile;
+    let profile = |profile: ColorProfile| profile.encode().expect("sound");
+    let pixel = [200, 100, 50];
+    let cases = [
+        (profile(ColorProfile::new_srgb()), Colours::Srgb, pixel),
+        // By the primaries of Display P3 and of Adobe RGB, worked out by hand.
+        (
+            profile(ColorProfile::new_display_p3()),
+            Colours::Converted,
+            [215, 93, 31],
+        ),
+        (
+            profile(ColorProfile::new_adobe_rgb()),
+            Colours::Converted,
+            [227, 100, 42],
+        ),
+        (profile(ColorProfile::new_lab()), Colours::Unknown, pixel),
+        (b"no profile at all".to_vec(), Colours::Unknown, pixel),
+        (vec![0; 5 << 20], Colours::Unknown, pixel),
+    ];
+    for (number, (icc, expected, [r, g, b])) in cases.into_iter().enumerate() {
+        let file = tagged(pixel, icc);
+        let found = colours(&file).expect("a picture");
+        assert_eq!(found.colours, expected, "case {number}");
+        let off = [r, g, b].into_iter().zip(found.pixels[0]);
+        let off = off.map(|(one, other)| one.abs_diff(other)).max();
+        let most = if expected == Colours::Converted { 4 } else { 0 };
+        assert!(off <= Some(most), "case {number}: {:?}", found.pixels[0]);
+        assert_eq!(
+            read(&file).expect("a picture").pixels,
+            [[200, 100, 50, 255]]
+        );
+    }
+}
+
+/// One grey pixel behind these chunks.
+fn chunked(chunks: &[(&[u8; 4], &[u8])]) -> Vec<u8> {
+    let mut file = Vec::new();
+    let mut encoder = Encoder::new(&mut file, 1, 1);
+    encoder.set_color(ColorType::Rgb);
+    let mut writer = encoder.write_header().expect("header");
+    for (name, body) in chunks {
+        let name = ::png::chunk::ChunkType(**name);
+        writer.write_chunk(name, body).expect("a chunk");
+    }
+    writer.write_image_data(&[55; 3]).expect("data");
+    drop(writer);
+    file
+}
+
+#[test]
+fn tags_of_png_count_in_the_order_of_its_specification() {
+    let [linear, usual, absurd] = [100_000_u32, 45_455, 1].map(u32::to_be_bytes);
+    type Chunks<'a> = &'a [(&'a [u8; 4], &'a [u8])];
+    // Linear 55/255 is 128 in sRGB.
+    let cases: [(Chunks<'_>, Colours, u8); 9] = [
+        (&[], Colours::Srgb, 55),
+        (&[(b"gAMA", &linear)], Colours::Converted, 128),
+        (&[(b"gAMA", &usual)], Colours::Srgb, 55),
+        (&[(b"gAMA", &absurd)], Colours::Unknown, 55),
+        (&[(b"gAMA", &linear), (b"sRGB", &[0])], Colours::Srgb, 55),
+        (
+            &[(b"gAMA", &linear), (b"cICP", &[1, 13, 0, 1])],
+            Colours::Srgb,
+            55,
+        ),
+        (&[(b"cICP", &[1, 8, 0, 1])], Colours::Converted, 128),
+        (&[(b"cICP", &[2, 2, 0, 1])], Colours::Unknown, 55),
+        (&[(b"cICP", &[1, 13, 0, 0])], Colours::Unknown, 55),
+    ];
+    for (number, (chunks, expected, value)) in cases.into_iter().enumerate() {
+        let found = colours(&chunked(chunks)).expect("a picture");
+        let grey = found.pixels[0];
+        assert_eq!(found.colours, expected, "case {number}");
+        assert!(
+            grey[..3].iter().all(|c| c.abs_diff(value) <= 1),
+            "case {number}: {grey:?}"
+        );
+    }
+    for (code, name) in [(16, "PQ"), (18, "HLG")] {
+        let file = chunked(&[(b"cICP", &[9, code, 0, 1])]);
+        let error = colours(&file).expect_err(name);
+        assert!(error.to_string().contains(name) && error.code() == Code::UnsupportedFeature);
+    }
+}
+
+#[test]
+fn masks_of_16_bits_that_hold_8_are_not_scaled() {
+    let samples = [0_u16, 1].map(u16::to_be_bytes).concat();
+    let file = png_of(
+        [2, 1],
+        ColorType::Grayscale,
+        BitDepth::Sixteen,
+        &samples,
+        |_| {},
+    );
+    let as_mask = (Meaning::Mask, Orientation::NoTransforms);
+    let mask = decode_as(&file, probe(&file).expect("a picture"), as_mask).expect("a picture");
+    assert_eq!(mask.pixels, [[0, 0, 0, 255], [1, 1, 1, 255]]);
 }

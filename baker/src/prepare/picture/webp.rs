@@ -1,36 +1,33 @@
-//! Decodes WebP, lossy or lossless, to RGBA and reads its EXIF orientation.
+//! Decodes WebP, lossy or lossless, to RGBA.
 
 use std::io::Cursor;
 
 use image::codecs::webp::WebPDecoder;
-use image::metadata::Orientation;
 use image::{ColorType, ImageDecoder, ImageError};
 
-use super::Header;
 use super::error::PictureError;
-use super::pixels::{buffer, spread};
+use super::pixels::buffer;
+use super::{Colours, Header, Meaning, colour};
 
-pub(super) fn decode(bytes: &[u8], header: Header) -> Result<(Vec<[u8; 4]>, bool), PictureError> {
+pub(super) fn decode(
+    bytes: &[u8],
+    header: Header,
+    meaning: Meaning,
+) -> Result<(Vec<[u8; 4]>, Colours), PictureError> {
     let mut decoder = WebPDecoder::new(Cursor::new(bytes)).map_err(damaged)?;
     if decoder.dimensions() != (header.width, header.height) {
         return Err(PictureError::Damaged(
             "two frames of different size".to_owned(),
         ));
     }
-    // A broken EXIF block is no reason to lose the pixels.
-    let turned = decoder
-        .orientation()
-        .is_ok_and(|orientation| orientation != Orientation::NoTransforms);
-    let pixels = if decoder.color_type() == ColorType::Rgba8 {
-        let mut samples = buffer(header, 4)?;
-        decoder.read_image(&mut samples).map_err(damaged)?;
-        spread(&samples, |pixel: [u8; 4]| pixel)?
-    } else {
-        let mut samples = buffer(header, 3)?;
-        decoder.read_image(&mut samples).map_err(damaged)?;
-        spread(&samples, |[r, g, b]| [r, g, b, 255])?
+    let icc = decoder.icc_profile().ok().flatten();
+    let channels = match decoder.color_type() {
+        ColorType::Rgba8 => 4,
+        _ => 3,
     };
-    Ok((pixels, turned))
+    let mut samples = buffer(header, channels)?;
+    decoder.read_image(&mut samples).map_err(damaged)?;
+    colour::rgb(bytes, &samples, (header, meaning), || icc)
 }
 
 fn damaged(error: ImageError) -> PictureError {

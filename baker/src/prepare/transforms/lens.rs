@@ -130,6 +130,14 @@ impl Lens {
         Some([width, height].map(|edge| edge.round() as u32))
     }
 
+    /// Width and height up to a factor: as stated, or twice the principal point; none where neither is known.
+    pub(crate) fn shape(&self) -> Option<[f64; 2]> {
+        let both = |pair: [Option<f64>; 2]| Some([pair[0]?, pair[1]?]);
+        both(self.stated)
+            .or(both(self.centre))
+            .filter(|shape| shape.iter().all(|&edge| edge > 0.0))
+    }
+
     /// Focal lengths and principal point in pixels of a picture of `width`×`height`.
     pub(crate) fn intrinsics(
         &self,

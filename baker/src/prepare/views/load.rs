@@ -5,11 +5,12 @@ use proto::limits::MAX_IMAGE_FILE_BYTES;
 use proto::message::{Code, Failure, Refusal};
 use proto::table::{Camera, Layer};
 
-use super::names;
 use super::straighten::{self, Numbers};
+use super::upright::{self, Exif};
+use super::{borders, names};
 use crate::prepare::colmap::is_model;
-use crate::prepare::picture::{self, Header, Picture, PictureError};
-use crate::prepare::transforms::Frame;
+use crate::prepare::picture::{self, Header, Meaning, Orientation, Picture, PictureError};
+use crate::prepare::transforms::{Frame, Lens};
 use crate::worker::folder::{Folder, FolderError};
 
 struct File {
@@ -18,6 +19,8 @@ struct File {
     renamed: bool,
     bytes: Vec<u8>,
     header: Header,
+    /// How it is turned once it is decoded.
+    turn: Orientation,
 }
 
 /// A mask of a picture.
@@ -36,6 +39,7 @@ pub(super) struct FrameFiles {
     mask: Option<Mask>,
     layers: Vec<(Layer, File)>,
     straightened: bool,
+    exif: Exif,
 }
 
 /// A frame's pictures as one pinhole camera would have taken them.
@@ -44,6 +48,8 @@ pub(super) struct Decoded {
     pub(super) camera: Camera,
     /// Of the same size as `picture`.
     pub(super) layers: Vec<(Layer, Picture)>,
+    /// Black wedges at its border were made transparent.
+    pub(super) wedged: bool,
 }
 
 impl FrameFiles {
@@ -56,8 +62,9 @@ impl FrameFiles {
         frame: &Frame,
         layered: bool,
     ) -> Result<Self, Failure> {
-        let picture = File::read(folder, transforms, &frame.file, index)?;
-        let mask = match &frame.mask {
+        let mut picture = File::read(folder, transforms, &frame.file, index)?;
+        let exif = picture.settle(&frame.lens, is_model(transforms));
+        let mut mask = match &frame.mask {
             Some(name) => Some(Mask {
                 file: File::read(folder, transforms, name, index)?,
                 inverted: false,
@@ -65,11 +72,14 @@ impl FrameFiles {
             }),
             None => Mask::beside(folder, &picture.name, index)?,
         };
+        if let Some(mask) = &mut mask {
+            mask.file.follow(&picture);
+        }
         let layers = frame.layers.pictures.iter().filter(|_| layered);
         let layers = layers.map(|(layer, name)| {
-            let file = File::read(folder, transforms, name, index)?;
-            let size = |file: &File| [file.header.width, file.header.height];
-            match (size(&file), size(&picture)) {
+            let mut file = File::read(folder, transforms, name, index)?;
+            file.follow(&picture);
+            match (file.size(), picture.size()) {
                 (one, other) if one == other => Ok((*layer, file)),
                 ([w, h], [pw, ph]) => {
                     let name = layer.name();
@@ -84,6 +94,7 @@ impl FrameFiles {
             picture,
             mask,
             straightened: frame.lens.distortion.is_some(),
+            exif,
         })
     }
 
@@ -97,8 +108,14 @@ impl FrameFiles {
         self.picture.renamed
     }
 
+    /// What is made of the picture's EXIF orientation.
+    pub(super) fn exif(&self) -> Exif {
+        self.exif
+    }
+
+    /// Width and height as the camera has them.
     pub(super) fn size(&self) -> [u32; 2] {
-        [self.picture.header.width, self.picture.header.height]
+        self.picture.size()
     }
 
     /// Bytes of these files and of their decoding, an upper bound.
@@ -116,17 +133,38 @@ impl FrameFiles {
             + layers.sum::<usize>()
     }
 
-    /// Decodes, masks and undistorts. Fails where the lens described by `transforms` does not suit the picture.
-    pub(super) fn decode(&self, transforms: &str, frame: &Frame) -> Result<Decoded, Failure> {
-        let mut picture = self.picture.decode(self.index)?;
+    /// The picture alone, to see whether it has wedges; none where a mask says what counts, or it cannot be decoded.
+    pub(super) fn sampled(&self) -> Option<Picture> {
+        let unmasked = self.mask.is_none();
+        let picture = unmasked.then(|| self.picture.decode(self.index, Meaning::Numbers));
+        picture?.ok()
+    }
+
+    /// Decodes, masks and undistorts; clears the black wedges at its border where the set has `wedges`. Fails where the lens
+    /// described by `transforms` does not suit the picture.
+    pub(super) fn decode(
+        &self,
+        transforms: &str,
+        frame: &Frame,
+        wedges: bool,
+    ) -> Result<Decoded, Failure> {
+        let mut picture = self.picture.decode(self.index, Meaning::Colours)?;
         if let Some(mask) = &self.mask {
             let file = &mask.file;
-            apply_mask(&mut picture, &file.decode(self.index)?, mask.inverted)
-                .map_err(|message| file.failure(self.index, Code::InvalidAsset, &message))?;
+            apply_mask(
+                &mut picture,
+                &file.decode(self.index, Meaning::Mask)?,
+                mask.inverted,
+            )
+            .map_err(|message| file.failure(self.index, Code::InvalidAsset, &message))?;
         }
         let mut layers = Vec::new();
         for (layer, file) in &self.layers {
-            layers.push((*layer, file.decode(self.index)?));
+            let meaning = match layer.is_colour() {
+                true => Meaning::Colours,
+                false => Meaning::Numbers,
+            };
+            layers.push((*layer, file.decode(self.index, meaning)?));
         }
         let (focal, mut centre) = frame
             .lens
@@ -160,6 +198,7 @@ impl FrameFiles {
             picture,
             camera,
             layers,
+            wedged,
         })
     }
 }
@@ -172,12 +211,7 @@ impl Mask {
                 continue;
             };
             let header = picture::probe(&bytes).map_err(|error| broken(&name, index, &error))?;
-            let file = File {
-                name,
-                renamed: false,
-                bytes,
-                header,
-            };
+            let file = File::new(name, false, bytes, header);
             return Ok(Some(Self {
                 file,
                 inverted,
@@ -189,6 +223,48 @@ impl Mask {
 }
 
 impl File {
+    fn new(name: String, renamed: bool, bytes: Vec<u8>, header: Header) -> Self {
+        Self {
+            turn: picture::orientation(&bytes, header),
+            name,
+            renamed,
+            bytes,
+            header,
+        }
+    }
+
+    fn stored(&self) -> [u32; 2] {
+        [self.header.width, self.header.height]
+    }
+
+    /// Width and height once it is turned.
+    fn size(&self) -> [u32; 2] {
+        upright::shown(self.stored(), self.turn)
+    }
+
+    /// Decides whether the picture of a camera is turned.
+    fn settle(&mut self, lens: &Lens, model: bool) -> Exif {
+        let exif = upright::judge(self.turn, self.stored(), lens, model);
+        if exif != Exif::Applied {
+            self.turn = Orientation::NoTransforms;
+        }
+        exif
+    }
+
+    /// Turns a mask or a layer as its picture: by its own orientation, or by the picture's where it alone makes the sizes
+    /// equal.
+    fn follow(&mut self, picture: &Self) {
+        let own = match picture.turn {
+            Orientation::NoTransforms => Orientation::NoTransforms,
+            _ => self.turn,
+        };
+        let sideways = self.stored() == picture.stored() && picture.size() != picture.stored();
+        self.turn = match own {
+            Orientation::NoTransforms if sideways => picture.turn,
+            own => own,
+        };
+    }
+
     fn read(
         folder: &Folder<'_>,
         transforms: &str,
@@ -242,12 +318,10 @@ impl File {
                 Err(error) => return Err(failed(&error)),
             };
             return match picture::probe(&bytes) {
-                Ok(header) => Ok(Self {
-                    renamed: !candidate.contains(name),
-                    name: candidate,
-                    bytes,
-                    header,
-                }),
+                Ok(header) => {
+                    let renamed = !candidate.contains(name);
+                    Ok(Self::new(candidate, renamed, bytes, header))
+                }
                 Err(error) => Err(broken(&candidate, index, &error)),
             };
         }
@@ -261,8 +335,9 @@ impl File {
         Err(failed(&error))
     }
 
-    fn decode(&self, index: usize) -> Result<Picture, Failure> {
-        picture::decode(&self.bytes, self.header).map_err(|error| broken(&self.name, index, &error))
+    fn decode(&self, index: usize, meaning: Meaning) -> Result<Picture, Failure> {
+        picture::decode_as(&self.bytes, self.header, (meaning, self.turn))
+            .map_err(|error| broken(&self.name, index, &error))
     }
 
     fn failure(&self, index: usize, code: Code, message: &str) -> Failure {
@@ -283,6 +358,7 @@ fn broken(name: &str, index: usize, error: &PictureError) -> Failure {
         | PictureError::Unknown => {
             "views are PNG, JPEG or WebP pictures in RGB: convert the pictures"
         }
+        PictureError::Hdr(_) => "export the pictures in SDR: sRGB or Display P3",
         PictureError::TooLarge { .. } => {
             "make the pictures smaller; the camera may keep its w and h"
         }
@@ -328,7 +404,7 @@ mod tests {
             height: 1,
             pixels: pixels.to_vec(),
             has_alpha: false,
-            turned: false,
+            colours: picture::Colours::default(),
         }
     }
 

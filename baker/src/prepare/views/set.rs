@@ -6,10 +6,12 @@ use proto::limits::{MAX_ARRAYS_FILE_BYTES, MAX_COLMAP_FILE_BYTES, MAX_TRANSFORMS
 use proto::message::{Failure, Root};
 use proto::table::{Camera, LayerSet};
 
+use super::borders;
 use super::crop::Outline;
 use super::layers;
 use super::load::{Decoded, FrameFiles};
 use super::show::Loaded;
+use super::upright::Exif;
 use crate::prepare::arrays::{self, ArrayViews};
 use crate::prepare::colmap;
 use crate::prepare::frame::{Candidate, Silhouette};
@@ -36,6 +38,8 @@ pub(super) struct Set<'a> {
     up: Up,
     /// Read layers, too.
     pub(super) layered: bool,
+    /// Clear the black wedges at the borders of opaque pictures.
+    pub(super) wedges: bool,
     /// What `transforms.json` says of a world before its own.
     pub(super) applied: Option<Applied>,
     kind: Kind,
@@ -52,6 +56,7 @@ pub(super) struct Source<'a> {
     index: usize,
     file: &'a str,
     up: Up,
+    wedges: bool,
     kind: SourceKind<'a>,
 }
 
@@ -104,6 +109,7 @@ impl<'a> Set<'a> {
             file: name,
             up,
             layered: false,
+            wedges: false,
             applied,
             kind,
         })
@@ -274,6 +280,7 @@ impl<'a> Set<'a> {
             index,
             file: self.file,
             up: self.up,
+            wedges: self.wedges,
             kind,
         })
     }
@@ -296,6 +303,14 @@ impl Source<'_> {
         }
     }
 
+    /// What is made of the picture's EXIF orientation.
+    pub(super) fn exif(&self) -> Exif {
+        match &self.kind {
+            SourceKind::Frame(files, _) => files.exif(),
+            SourceKind::Slice(..) => Exif::None,
+        }
+    }
+
     /// Whether the picture lies under another name than its file says.
     pub(super) fn renamed(&self) -> bool {
         match &self.kind {
@@ -309,7 +324,7 @@ impl Source<'_> {
     pub(super) fn whole(&self) -> Option<(Picture, Camera)> {
         match &self.kind {
             SourceKind::Frame(files, frame) => {
-                let decoded = files.decode(self.file, frame).ok()?;
+                let decoded = files.decode(self.file, frame, self.wedges).ok()?;
                 Some((decoded.picture, decoded.camera))
             }
             SourceKind::Slice(views, _) => {
@@ -331,22 +346,31 @@ impl Source<'_> {
         )
     }
 
+    /// Whether an opaque picture without a mask has black wedges at its border; none where it is no such picture.
+    pub(super) fn has_wedges(&self) -> Option<bool> {
+        let SourceKind::Frame(files, _) = &self.kind else {
+            return None;
+        };
+        let picture = files.sampled()?;
+        (!picture.has_alpha).then(|| borders::has_wedges(&picture))
+    }
+
     pub(super) fn load(self, outline: &Outline, holdout: bool) -> Result<Loaded, Failure> {
-        let (index, file, up) = (self.index, self.file, self.up);
+        let (index, file, up, wedges) = (self.index, self.file, self.up, self.wedges);
         match self.kind {
             SourceKind::Frame(files, frame) => {
                 let Decoded {
                     picture,
                     camera,
                     layers: mut pictures,
-                } = files.decode(file, frame)?;
+                    wedged,
+                } = files.decode(file, frame, wedges)?;
                 // The encoded bytes are not needed any more.
                 drop(files);
                 let camera = turned(camera, up);
                 layers::turn(&mut pictures, frame.layers.normal_space, &camera, up);
-                Ok(Loaded::new(
-                    index, &picture, &pictures, camera, outline, holdout,
-                ))
+                let loaded = Loaded::new(index, &picture, &pictures, camera, outline, holdout);
+                Ok(Loaded { wedged, ..loaded })
             }
             SourceKind::Slice(views, layered) => {
                 let (picture, camera, mut far_outside) =

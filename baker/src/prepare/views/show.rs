@@ -4,7 +4,7 @@ use proto::table::{Camera, Layer, View};
 
 use super::crop::{self, Outline};
 use super::layers;
-use crate::prepare::picture::Picture;
+use crate::prepare::picture::{Colours, Picture};
 
 /// A view and what there is to report about it.
 pub(super) struct Loaded {
@@ -12,8 +12,10 @@ pub(super) struct Loaded {
     /// The pixels of its layers, cropped like its own.
     pub(super) layers: Vec<(Layer, Vec<[u8; 4]>)>,
     pub(super) sees: Sees,
-    /// EXIF asks for another orientation, which is ignored.
-    pub(super) turned: bool,
+    /// What was made of the tags of its colours.
+    pub(super) colours: Colours,
+    /// Black wedges at its border were made transparent.
+    pub(super) wedged: bool,
     /// Its colours were far outside 0-1.
     pub(super) far_outside: bool,
 }
@@ -85,7 +87,8 @@ impl Loaded {
             view,
             layers,
             sees,
-            turned: picture.turned,
+            colours: picture.colours,
+            wedged: false,
             far_outside: false,
         }
     }

@@ -7,6 +7,7 @@ use proto::job::{Frame, PrepareJob, Up};
 use proto::message::{Code, Failure};
 use rayon::prelude::*;
 
+use super::borders::Sample;
 use super::set::{Set, Source};
 use super::{IN_FLIGHT_BYTES, POSES};
 use crate::prepare::frame::{
@@ -32,6 +33,8 @@ pub(crate) struct Stand {
     taken: Option<Candidate>,
     /// The mesh is known to be where the cameras look.
     sure: bool,
+    /// The pictures have black wedges at their borders.
+    wedges: bool,
     /// Numbers of views that look elsewhere while most do not, in ascending order.
     pub(super) left_out: Vec<usize>,
 }
@@ -44,6 +47,7 @@ impl Stand {
 
     /// Changes the cameras of `set`, or warns where only the user can know that they are right.
     pub(super) fn apply(&self, set: &mut Set<'_>, progress: &dyn Progress) {
+        set.wedges = self.wedges;
         if let Some(candidate) = &self.taken {
             set.take(candidate);
         }
@@ -53,8 +57,8 @@ impl Stand {
     }
 }
 
-/// Compares the silhouettes of some views with those of the mesh, unless [`Frame::Given`] says that they are right. What is
-/// wrong with the files is left to [`super::deliver`].
+/// Looks at some views: whether their pictures have wedges, and, unless [`Frame::Given`] says that they are right, whether
+/// their silhouettes are those of the mesh. What is wrong with the files is left to [`super::deliver`].
 ///
 /// # Errors
 /// They do not belong together, and no other frame in use fits.
@@ -65,13 +69,49 @@ pub(crate) fn settle(
     progress: &dyn Progress,
 ) -> Result<Stand, Failure> {
     progress.expect("poses", POSES);
-    let set = match Set::read(views, &job.views_file, job.repair.up, &Silent) {
-        Ok(set) if job.frame == Frame::Auto => set,
-        _ => return Ok(Stand::default()),
+    let Ok(mut set) = Set::read(views, &job.views_file, job.repair.up, &Silent) else {
+        return Ok(Stand::default());
     };
+    let wedges = have_wedges(set, progress);
+    set.wedges = wedges;
+    let stand = match job.frame {
+        Frame::Auto => compare(&set, job.repair.up, (positions, triangles), progress)?,
+        Frame::Given => Stand::default(),
+    };
+    Ok(Stand { wedges, ..stand })
+}
+
+/// Whether the pictures have wedges, by a few of them that are opaque. The first one mostly says that none is.
+fn have_wedges(set: &Set<'_>, progress: &dyn Progress) -> bool {
+    let mut sample = Sample::default();
+    for index in picked(set.len(), FIRST) {
+        let Ok(source) = set.source(index) else {
+            continue;
+        };
+        progress.expect("borders", each(source.decoding_bytes(), pace::DECODE_BYTE));
+        let Some(wedged) = source.has_wedges() else {
+            break;
+        };
+        sample.views += 1;
+        sample.wedged += u32::from(wedged);
+        // Most sets have none, and a second look at their pictures is not free.
+        if sample.views == 2 && sample.wedged == 0 {
+            break;
+        }
+    }
+    sample.has_wedges()
+}
+
+/// Compares the silhouettes of some views with those of the mesh.
+fn compare(
+    set: &Set<'_>,
+    up: Up,
+    (positions, triangles): (&[[f32; 3]], &[[u32; 3]]),
+    progress: &dyn Progress,
+) -> Result<Stand, Failure> {
     let picked = picked(set.len(), VIEWS);
     let (first, rest) = picked.split_at(FIRST.min(picked.len()));
-    let mut silhouettes = silhouettes(&set, first, progress);
+    let mut silhouettes = silhouettes(set, first, progress);
     if silhouettes.is_empty() {
         return Ok(Stand::default());
     }
@@ -80,7 +120,7 @@ pub(crate) fn settle(
         each(triangles.len(), pace::TRIANGLE) + STEP,
     );
     let mut points = spread(positions, triangles, POINTS);
-    if job.repair.up == Up::Z {
+    if up == Up::Z {
         // The world of the file.
         points
             .iter_mut()
@@ -100,7 +140,7 @@ pub(crate) fn settle(
             ..Stand::default()
         });
     }
-    silhouettes.extend(self::silhouettes(&set, rest, progress));
+    silhouettes.extend(self::silhouettes(set, rest, progress));
     silhouettes.sort_by_key(|(index, _)| *index);
     input.views = silhouettes;
     input.known = places(set.applied.as_ref(), set.beside(DATAPARSER).as_deref());
@@ -108,15 +148,15 @@ pub(crate) fn settle(
     let verdict = judge(&input, &unit);
     if matches!(&verdict, Verdict::Fits { off } if !off.is_empty()) {
         let all: Vec<usize> = (0..set.len()).collect();
-        input.views = self::silhouettes(&set, &all, progress);
+        input.views = self::silhouettes(set, &all, progress);
         progress.expect(
             "silhouettes of the mesh",
             each(input.views.len(), pace::TRIANGLE) + STEP,
         );
         let off = off(&input);
-        return settled(Verdict::Fits { off }, &set, progress);
+        return settled(Verdict::Fits { off }, set, progress);
     }
-    settled(verdict, &set, progress)
+    settled(verdict, set, progress)
 }
 
 fn settled(verdict: Verdict, set: &Set<'_>, progress: &dyn Progress) -> Result<Stand, Failure> {

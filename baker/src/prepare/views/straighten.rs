@@ -8,7 +8,7 @@ use proto::limits::{MAX_VIEW_EDGE, MAX_VIEW_PIXELS};
 use rayon::prelude::*;
 
 use crate::image::render::srgb::{decode, encode};
-use crate::prepare::picture::Picture;
+use crate::prepare::picture::{Colours, Picture};
 use crate::prepare::transforms::Distortion;
 
 /// Largest extent of the result beyond the original on each side, as a share of its size. Parts that a lens draws in
@@ -74,7 +74,7 @@ pub(super) fn straighten(
         pixels,
         // The added border says nothing about the object.
         has_alpha: picture.has_alpha,
-        turned: picture.turned,
+        colours: picture.colours,
     };
     (straight, [centre[0] - low[0], centre[1] - low[1]])
 }
@@ -210,7 +210,7 @@ mod tests {
             height,
             pixels: (0..width * height).map(pixel).collect(),
             has_alpha: false,
-            turned: false,
+            colours: Colours::default(),
         }
     }
 
@@ -260,11 +260,11 @@ mod tests {
             height: 64,
             pixels: (0..size[0] * size[1]).map(pixel).collect(),
             has_alpha: true,
-            turned: true,
+            colours: Colours::Converted,
         };
         let lens = lens_of(&json!({"k1": 0.1})).expect("distorted");
         let (straight, _) = straighten(&picture, [60.0; 2], [32.0; 2], &lens, Numbers::Srgb);
-        assert!(straight.has_alpha && straight.turned);
+        assert!(straight.has_alpha && straight.colours == Colours::Converted);
         let mut partly = 0;
         for pixel in &straight.pixels {
             partly += u32::from(!matches!(pixel[3], 0 | 255));
@@ -337,7 +337,7 @@ mod tests {
             height: 64,
             pixels: (0..64 * 64).map(pixel).collect(),
             has_alpha: false,
-            turned: false,
+            colours: Colours::default(),
         };
         let lens = lens_of(&json!({"k1": 0.1})).expect("distorted");
         let mean = |numbers| {

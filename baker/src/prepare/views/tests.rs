@@ -14,7 +14,7 @@ use proto::pages::Pages;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::prepare::picture::Picture;
+use crate::prepare::picture::{Colours, Picture};
 use crate::worker::folder::Local;
 
 /// Grants what is asked for until the other end closes. Returns the views and the warnings.
@@ -420,7 +420,7 @@ fn outline_of_a_large_mesh_holds_it_closely() {
         height: 400,
         pixels: vec![[255; 4]; 160_000],
         has_alpha: false,
-        turned: false,
+        colours: Colours::default(),
     };
     let loose = Outline::new(&points)
         .crop(&camera, &picture)
