@@ -135,6 +135,7 @@ fn messages_to_a_child() {
                     stem: "a".into(),
                     alpha: AlphaMode::Mask,
                     alpha_cutoff: 0.5,
+                    offset: [0.0, 1.5, 0.0],
                 },
                 layers: vec![Layer::Normal, Layer::Opacity],
             })),
@@ -243,6 +244,7 @@ fn messages_to_a_child() {
 #[test]
 fn messages_from_a_child() {
     let prepare = PrepareSummary {
+        offset: [0.0, 1.5, 0.0],
         triangles_read: 100,
         triangles_degenerate: 1,
         triangles: 50,

@@ -20,7 +20,8 @@ use proto::limits::MAX_TRIANGLES;
 use self::header::{Element, header};
 use self::values::Values;
 use super::corners::unify;
-use super::raw::{NoUvs, RawMesh};
+use super::local::local;
+use super::raw::{NoUvs, Offset, RawMesh};
 
 /// Why a PLY file is refused.
 #[derive(Debug, thiserror::Error, PartialEq)]
@@ -87,13 +88,16 @@ pub enum PlyError {
     TooManyTriangles,
 }
 
-pub(super) fn read(bytes: &[u8], want_uvs: bool) -> Result<RawMesh, PlyError> {
+pub(super) fn read(bytes: &[u8], want_uvs: bool, offset: &Offset) -> Result<RawMesh, PlyError> {
     let (encoding, elements, body) = header(bytes)?;
     let mut values = Values {
         encoding,
         rest: body,
     };
-    let mut shape = Shape::default();
+    let mut shape = Shape {
+        offset: *offset,
+        ..Shape::default()
+    };
     for element in &elements {
         values.check_count(element)?;
         match element.name.as_str() {
@@ -123,6 +127,7 @@ fn skip(element: &Element, values: &mut Values<'_>) -> Result<(), PlyError> {
 
 #[derive(Default)]
 struct Shape {
+    offset: Offset,
     positions: Vec<[f32; 3]>,
     uvs: Vec<[f32; 2]>,
     triangles: Vec<[u32; 3]>,
@@ -156,8 +161,8 @@ impl Shape {
                     .map_err(|stop| stop.at(element, entry))?;
                 *value = list.first().copied().unwrap_or(0.0);
             }
-            self.positions
-                .push([x, y, z].map(|at| entry_values[at] as f32));
+            let at = [x, y, z].map(|at| entry_values[at]);
+            self.positions.push(local(at, &self.offset));
             if let Some((u, v)) = uv {
                 self.uvs.push(flipped(entry_values[u], entry_values[v]));
             }

@@ -1,9 +1,12 @@
 //! What every reader of meshes gives: [`RawMesh`].
 
+/// Where the local origin of a mesh lies in the coordinates of its file. All zero near the origin.
+pub type Offset = [f64; 3];
+
 /// The triangles of a file, as read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RawMesh {
-    /// World positions.
+    /// World positions, less the offset at which they were read.
     pub positions: Vec<[f32; 3]>,
     /// One texture coordinate per position, glTF convention (v down), or why there is none to use.
     pub uvs: Result<Vec<[f32; 2]>, NoUvs>,

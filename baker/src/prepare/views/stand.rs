@@ -13,6 +13,7 @@ use crate::prepare::frame::{
     Candidate, DATAPARSER, Input, POINTS, Silhouette, Verdict, all_fit, judge, off, picked, places,
     spread,
 };
+use crate::prepare::load::Offset;
 use crate::worker::folder::Folder;
 use crate::worker::pace;
 use crate::worker::progress::{Progress, Silent, each, unit};
@@ -30,6 +31,8 @@ const NAMES: usize = 3;
 pub(crate) struct Stand {
     /// The frame that is taken instead of the given one.
     taken: Option<Candidate>,
+    /// What the mesh's positions are less, with y up.
+    offset: Offset,
     /// The mesh is known to be where the cameras look.
     sure: bool,
     /// Numbers of views that look elsewhere while most do not, in ascending order.
@@ -37,9 +40,17 @@ pub(crate) struct Stand {
 }
 
 impl Stand {
+    /// The frame as given, with a mesh at this offset.
+    pub(super) fn at(offset: Offset) -> Self {
+        Self {
+            offset,
+            ..Self::default()
+        }
+    }
+
     /// Whether the cameras are not those that the file gives.
     pub(crate) fn is_other(&self) -> bool {
-        self.taken.is_some()
+        self.taken.is_some() || self.offset != Offset::default()
     }
 
     /// Changes the cameras of `set`, or warns where only the user can know that they are right.
@@ -47,13 +58,14 @@ impl Stand {
         if let Some(candidate) = &self.taken {
             set.take(candidate);
         }
+        set.shift(&self.offset);
         if let Some(applied) = set.applied.as_ref().filter(|_| !self.sure) {
             progress.warning(&format!("{}: {}", set.file, applied.warning()));
         }
     }
 }
 
-/// Compares the silhouettes of some views with those of the mesh, unless [`Frame::Given`] says that they are right. What is
+/// Compares the silhouettes of some views with those of the mesh at an offset, unless [`Frame::Given`] says that they are right. What is
 /// wrong with the files is left to [`super::deliver`].
 ///
 /// # Errors
@@ -61,7 +73,20 @@ impl Stand {
 pub(crate) fn settle(
     views: &Folder<'_>,
     job: &PrepareJob,
-    (positions, triangles): (&[[f32; 3]], &[[u32; 3]]),
+    surface: (&[[f32; 3]], &[[u32; 3]], Offset),
+    progress: &dyn Progress,
+) -> Result<Stand, Failure> {
+    let stand = compared(views, job, surface, progress)?;
+    Ok(Stand {
+        offset: surface.2,
+        ..stand
+    })
+}
+
+fn compared(
+    views: &Folder<'_>,
+    job: &PrepareJob,
+    (positions, triangles, offset): (&[[f32; 3]], &[[u32; 3]], Offset),
     progress: &dyn Progress,
 ) -> Result<Stand, Failure> {
     progress.expect("poses", POSES);
@@ -80,6 +105,8 @@ pub(crate) fn settle(
         each(triangles.len(), pace::TRIANGLE) + STEP,
     );
     let mut points = spread(positions, triangles, POINTS);
+    // Their own world, in f64, since a matrix may be read the other way only about its origin.
+    (points.iter_mut()).for_each(|at| *at = std::array::from_fn(|k| at[k] + offset[k]));
     if job.repair.up == Up::Z {
         // The world of the file.
         points
