@@ -52,13 +52,17 @@ pub fn run(session: &Session, job: &CompareJob) -> Result<CompareSummary, Failur
         [Root::Mesh, Root::Second, Root::Views].map(|root| Folder::new(session, root));
     let mut clock = PhaseClock::default();
     let named = [(&first, Some(&job.first)), (&second, job.second.as_ref())];
-    let mut models = Vec::new();
+    // Far from the origin all share the local one of the first.
+    let mut models: Vec<Model> = Vec::new();
     for (folder, name) in named {
         if let Some(name) = name {
-            models.push(clock.time(Phase::LoadMesh, || Model::read(folder, name, session))?);
+            let offset = models.first().map(|first| first.offset);
+            let read = || Model::read(folder, name, offset, session);
+            models.push(clock.time(Phase::LoadMesh, read)?);
         }
     }
-    let views = Whole::read(&views, &job.views_file, job.up, session)?;
+    let offset = models.first().map_or([0.0; 3], |first| first.offset);
+    let views = Whole::read(&views, &job.views_file, (job.up, offset), session)?;
     let (models, rows) = compare(&models, &views, job, session, &mut clock)?;
     if job.picture {
         session.progress(Phase::Preview, 0, 1);

@@ -6,6 +6,7 @@
 //!   transforms.json, pictures ───────────────────────── views ─► View, View, …
 //! ```
 //!
+//! A mesh far from the origin is moved to a local one as it is read, and the cameras with it ([`load::read_local`]).
 //! Once the mesh is clean, silhouettes of some pictures tell whether it stands where the cameras look ([`frame`]).
 //!
 //! One safetensors file may hold mesh and views ([`arrays`]). Views may be a COLMAP model ([`colmap`]).
@@ -63,13 +64,14 @@ pub mod alone;
 pub(crate) mod views;
 
 use self::clean::{CleanMesh, Counts};
+use self::load::Offset;
 use self::repair::Eye;
 use self::texels::Lookout;
 use self::unwrap::{Unwrapped, Wanted, kept};
 use self::views::Stand;
 
-/// Finds how the mesh stands among the views, and what eyes see it, once it is clean.
-type Settle<'a> = dyn FnMut(&CleanMesh) -> Result<Vec<Eye>, Failure> + 'a;
+/// Finds how the mesh, which lies at an offset, stands among the views, and what eyes see it, once it is clean.
+type Settle<'a> = dyn FnMut(&CleanMesh, Offset) -> Result<Vec<Eye>, Failure> + 'a;
 
 /// The surface to bake.
 struct Shaped {
@@ -80,6 +82,8 @@ struct Shaped {
     triangles_read: usize,
     counts: Counts,
     steps: Vec<MeshStep>,
+    /// Where the local origin lies, with y up.
+    offset: Offset,
 }
 
 /// The mesh with its atlas.
@@ -110,8 +114,8 @@ pub fn run(session: &Session, job: &PrepareJob) -> Result<PrepareSummary, Failur
     let mut stand = Stand::default();
     let (mut seeing, mut looking) = (eyes(&stand)?, lookouts(&stand)?);
     let mut of_views = PhaseClock::default();
-    let mut settle = |mesh: &CleanMesh| {
-        let surface = (mesh.positions.as_slice(), mesh.triangles.as_slice());
+    let mut settle = |mesh: &CleanMesh, offset| {
+        let surface = (mesh.positions.as_slice(), mesh.triangles.as_slice(), offset);
         stand = of_views.time(Phase::DecodeViews, || {
             views::settle(&views_folder, job, surface, session)
         })?;
@@ -159,6 +163,7 @@ pub fn run(session: &Session, job: &PrepareJob) -> Result<PrepareSummary, Failur
     }
     clock.append(of_views);
     Ok(PrepareSummary {
+        offset: shaped.offset,
         triangles_read: shaped.triangles_read as u64,
         triangles_degenerate: shaped.counts.degenerate,
         triangles: mesh.triangles.len() as u64,
@@ -221,13 +226,14 @@ fn shape(
 ) -> Result<Shaped, Failure> {
     let name = &job.mesh_file;
     let raw = clock.time(Phase::LoadMesh, || {
-        load::read_set(folder, name, (job.keep_uvs, job.uv_set), progress)
+        load::read_local(folder, name, (job.keep_uvs, job.uv_set), progress)
     });
-    let mut raw = raw.map_err(|error| error.failure(name))?;
+    let (mut raw, mut offset) = raw.map_err(|error| error.failure(name))?;
     if job.repair.up == Up::Z {
         raw.positions
             .iter_mut()
             .for_each(|at| *at = [at[0], at[2], -at[1]]);
+        offset = [offset[0], offset[2], -offset[1]];
     }
     if let (true, Err(missing)) = (job.keep_uvs, &raw.uvs) {
         return Err(kept::KeptError::Missing(*missing).failure(name));
@@ -255,7 +261,7 @@ fn shape(
         ));
     }
 
-    let eyes = settle(&cleaned)?;
+    let eyes = settle(&cleaned, offset)?;
     let (cleaned, steps) = if job.repair == Repair::default() {
         (cleaned, Vec::new())
     } else {
@@ -287,6 +293,7 @@ fn shape(
         triangles_read,
         counts,
         steps,
+        offset,
     })
 }
 
@@ -391,7 +398,13 @@ mod tests {
         let files = crate::worker::folder::Local(dir.path().to_path_buf());
         let folder = Folder::new(&files, Root::Mesh);
         let mut clock = PhaseClock::default();
-        let shaped = shape(&folder, &job, &mut |_| Ok(Vec::new()), &Silent, &mut clock)?;
+        let shaped = shape(
+            &folder,
+            &job,
+            &mut |_, _| Ok(Vec::new()),
+            &Silent,
+            &mut clock,
+        )?;
         let laid_out = lay_out(&shaped.surface, &job, &[], &Silent, &mut clock)?;
         Ok((shaped, laid_out, clock))
     }

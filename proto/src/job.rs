@@ -205,6 +205,8 @@ pub struct Form {
     pub alpha: AlphaMode,
     /// Cutoff of [`AlphaMode::Mask`]: 0 to 1.
     pub alpha_cutoff: f32,
+    /// [`crate::message::PrepareSummary::offset`]: a GLB's node carries it, PLY and OBJ add it to their coordinates.
+    pub offset: [f64; 3],
 }
 
 impl Form {

@@ -120,6 +120,10 @@ pub struct MeshStep {
 /// Result of prepare.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PrepareSummary {
+    /// Where the local origin of a mesh that lies far from its own is, in the result's coordinates (y up): a whole number,
+    /// or a fraction of powers of two for a small object. All zero near the origin.
+    #[serde(default)]
+    pub offset: [f64; 3],
     /// Triangles in the file.
     pub triangles_read: u64,
     /// Triangles of zero area or with a repeated corner, dropped.

@@ -136,10 +136,11 @@ fn messages_to_a_child() {
                     stem: "a".into(),
                     alpha: AlphaMode::Mask,
                     alpha_cutoff: 0.5,
+                    offset: [0.0, 1.5, 0.0],
                 },
                 layers: vec![Layer::Normal, Layer::Opacity],
             })),
-            "0002000001000102015a0101090161020000003f020104",
+            "0002000001000102015a0101090161020000003f0000000000000000000000000000f83f0000000000000000020104",
         ),
         (
             ToChild::Start(Start::Compare(CompareJob {
@@ -244,6 +245,7 @@ fn messages_to_a_child() {
 #[test]
 fn messages_from_a_child() {
     let prepare = PrepareSummary {
+        offset: [0.0, 1.5, 0.0],
         triangles_read: 100,
         triangles_degenerate: 1,
         triangles: 50,
@@ -469,7 +471,7 @@ fn messages_from_a_child() {
         ),
         (
             FromChild::Done(Done::Prepare(prepare)),
-            "05006401323c0201020307016e000000000000f83f01020304050000000000010000803e00050000003f01fb00020000fa43000096430000003f282802010b000000000000f83ffbe803",
+            "05000000000000000000000000000000f83f00000000000000006401323c0201020307016e000000000000f83f01020304050000000000010000803e00050000003f01fb00020000fa43000096430000003f282802010b000000000000f83ffbe803",
         ),
         (
             FromChild::Done(Done::Bake(bake)),

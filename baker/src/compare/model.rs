@@ -5,7 +5,7 @@ use proto::table::Mesh;
 
 use crate::image::render::{Image, Textures};
 use crate::image::survey::{cover, survey, weld};
-use crate::prepare::load::{self, NoUvs, Pictures, RawMesh};
+use crate::prepare::load::{self, NoUvs, Offset, Pictures, RawMesh};
 use crate::worker::folder::Folder;
 use crate::worker::pace;
 use crate::worker::progress::{Progress, each};
@@ -17,21 +17,26 @@ pub(super) struct Model {
     pub(super) owners: Vec<Vec<u32>>,
     /// None where all colours are plain.
     pub(super) atlas: Option<AtlasFigures>,
+    /// What the mesh's positions are less.
+    pub(super) offset: Offset,
 }
 
 impl Model {
+    /// Reads a file at an offset, or at the one that suits it.
     pub(super) fn read(
         folder: &Folder<'_>,
         name: &str,
+        offset: Option<Offset>,
         progress: &dyn Progress,
     ) -> Result<Self, Failure> {
-        let (raw, pictures) =
-            load::read_painted(folder, name, progress).map_err(|error| error.failure(name))?;
-        Self::new(raw, pictures, progress).map_err(|missing| Failure {
+        let (raw, pictures, offset) = load::read_painted(folder, name, offset, progress)
+            .map_err(|error| error.failure(name))?;
+        let model = Self::new(raw, pictures, progress).map_err(|missing| Failure {
             code: Code::InvalidAsset,
             message: format!("{name}: {missing}, and a texture is shown"),
             hint: String::new(),
-        })
+        })?;
+        Ok(Self { offset, ..model })
     }
 
     fn new(raw: RawMesh, pictures: Pictures, progress: &dyn Progress) -> Result<Self, NoUvs> {
@@ -60,6 +65,7 @@ impl Model {
             pictures,
             owners: Vec::new(),
             atlas: None,
+            offset: Offset::default(),
         };
         if !plain {
             let images = model.pictures.images();

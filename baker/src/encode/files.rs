@@ -257,7 +257,7 @@ impl Content<'_> {
                     tile: sheets.tile(leaf),
                 };
                 let leaves: Vec<Leaf<'_>> = sheets.leaves().iter().enumerate().map(leaf).collect();
-                let file = glb::write_leaves(&leaves, material, form.compress);
+                let file = glb::write_leaves(&leaves, material, form.compress, &form.offset);
                 file.map_err(|error| match error {
                     GlbError::TooLong(_) => Failure {
                         code: Code::LimitExceeded,
@@ -305,6 +305,7 @@ impl Content<'_> {
         };
         let read = ReadBack {
             name,
+            offset: form.offset,
             uvs: texels.is_some(),
             texels: within,
             of_triangle: &sheets.of_triangle(),

@@ -85,6 +85,7 @@ pub fn write_with(
     material: &Material,
     compress: Compress,
 ) -> Result<Vec<u8>, GlbError> {
+    let offset = &[0.0; 3];
     let leaf = Leaf {
         mesh: Cow::Borrowed(mesh),
         dress,
@@ -92,10 +93,11 @@ pub fn write_with(
         provenance: None,
         tile: None,
     };
-    write_leaves(&[leaf], material, compress)
+    write_leaves(&[leaf], material, compress, offset)
 }
 
-/// Writes a GLB of several pages. Each picture of `material` has one file per page.
+/// Writes a GLB of several pages. Each picture of `material` has one file per page. `offset` is where the mesh's local
+/// origin lies: the node carries it, and accessors and their bounds stay local.
 ///
 /// # Errors
 /// As [`write()`].
@@ -103,11 +105,13 @@ pub fn write_leaves(
     leaves: &[Leaf<'_>],
     material: &Material,
     compress: Compress,
+    offset: &[f64; 3],
 ) -> Result<Vec<u8>, GlbError> {
     leaves.iter().try_for_each(Leaf::check)?;
     let mut binary = Binary::default();
     let mut shapes = Shapes::new(leaves, compress, &mut binary)?;
     let (materials, pictures) = materials(leaves, material, &mut binary);
+    shapes.shift(offset);
     shapes.add_provenance(leaves, compress, &mut binary)?;
     let mut document = json!({
         "asset": {"version": "2.0", "generator": concat!("kiln ", env!("CARGO_PKG_VERSION"))},
@@ -181,6 +185,16 @@ impl Shapes {
             all.extensions = parts.extensions;
         }
         Ok(all)
+    }
+
+    /// Moves the node. Programs that place nodes in f64 keep the whole precision.
+    fn shift(&mut self, offset: &[f64; 3]) {
+        if *offset == [0.0; 3] {
+            return;
+        }
+        let own = |k: usize| self.node["translation"][k].as_f64().unwrap_or(0.0);
+        let place: [f64; 3] = std::array::from_fn(|k| own(k) + offset[k]);
+        self.node["translation"] = json!(place);
     }
 
     /// Adds [`provenance::NAME`] to the pages that have it, as bytes with the stride of four that the format demands.

@@ -1,8 +1,11 @@
 //! Mesh with texture coordinates or colours → an OBJ, and the material file that names its texture.
 //!
-//! v points up. Numbers have the fewest digits that read back as the same float. Colours follow the position, in sRGB,
+//! v points up. Numbers have the fewest digits that read back as the same float, and as the same double where an offset
+//! is added. Colours follow the position, in sRGB,
 //! as most viewers expect. Each of several pages has its own material, and coordinates in its UDIM tile. A reader
 //! without UDIM repeats textures, OBJ's default, and shows the same.
+
+use std::fmt::{self, Display, Formatter};
 
 use proto::job::Form;
 use proto::table::Mesh;
@@ -14,19 +17,20 @@ use super::pages::{Leaf, Sheets};
 pub(super) fn write(mesh: &Mesh, sheets: &Sheets, dress: Dress<'_>, form: &Form) -> Vec<u8> {
     let mut text = format!("# kiln {}\n", env!("CARGO_PKG_VERSION"));
     let textured = matches!(dress, Dress::Texture(..));
-    let mut line = |line: std::fmt::Arguments<'_>| {
+    let mut line = |line: fmt::Arguments<'_>| {
         text.push_str(&line.to_string());
         text.push('\n');
     };
     if textured {
         line(format_args!("mtllib {}", form.material()));
     }
-    for (vertex, [x, y, z]) in mesh.positions.iter().enumerate() {
+    for (vertex, at) in mesh.positions.iter().enumerate() {
+        let at = Place(at, &form.offset);
         match dress {
-            Dress::Texture(..) => line(format_args!("v {x} {y} {z}")),
+            Dress::Texture(..) => line(format_args!("v {at}")),
             Dress::Vertices(colours) => {
                 let [r, g, b, _] = display(colours[vertex]).map(|byte| f32::from(byte) / 255.0);
-                line(format_args!("v {x} {y} {z} {r} {g} {b}"));
+                line(format_args!("v {at} {r} {g} {b}"));
             }
         }
     }
@@ -52,6 +56,21 @@ pub(super) fn write(mesh: &Mesh, sheets: &Sheets, dress: Dress<'_>, form: &Form)
         }
     }
     text.into_bytes()
+}
+
+/// A position, and the offset that is added to it.
+struct Place<'a>(&'a [f32; 3], &'a [f64; 3]);
+
+impl Display for Place<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let (at, offset) = (self.0, self.1);
+        if *offset == [0.0; 3] {
+            let [x, y, z] = at;
+            return write!(f, "{x} {y} {z}");
+        }
+        let [x, y, z]: [f64; 3] = std::array::from_fn(|k| f64::from(at[k]) + offset[k]);
+        write!(f, "{x} {y} {z}")
+    }
 }
 
 /// The name of a page's material.

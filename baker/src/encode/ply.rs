@@ -1,7 +1,7 @@
 //! Mesh with texture coordinates or colours → a binary PLY. A comment names the texture beside it (`TextureFile`, as
 //! most viewers expect).
 //!
-//! v points up, as in OBJ. Colours are sRGB, as readers of PLY assume.
+//! Coordinates are floats, and doubles where an offset is added. v points up, as in OBJ. Colours are sRGB, as readers of PLY assume.
 
 use proto::job::Form;
 use proto::table::Mesh;
@@ -21,7 +21,12 @@ pub(super) fn write(mesh: &Mesh, dress: Dress<'_>, form: &Form) -> Vec<u8> {
         line(format_args!("comment TextureFile {}", form.picture(0)));
     }
     line(format_args!("element vertex {}", mesh.positions.len()));
-    for name in ["x", "y", "z", "nx", "ny", "nz"] {
+    let far = form.offset != [0.0; 3];
+    let coordinate = if far { "double" } else { "float" };
+    for name in ["x", "y", "z"] {
+        line(format_args!("property {coordinate} {name}"));
+    }
+    for name in ["nx", "ny", "nz"] {
         line(format_args!("property float {name}"));
     }
     let (kind, names): (_, &[&str]) = if textured {
@@ -37,10 +42,14 @@ pub(super) fn write(mesh: &Mesh, dress: Dress<'_>, form: &Form) -> Vec<u8> {
     line(format_args!("end_header"));
     let mut file = header.into_bytes();
     for vertex in 0..mesh.positions.len() {
-        let floats = mesh.positions[vertex]
-            .into_iter()
-            .chain(mesh.normals[vertex]);
-        file.extend(floats.flat_map(f32::to_le_bytes));
+        let at = mesh.positions[vertex];
+        if far {
+            let world = (0..3).map(|k| f64::from(at[k]) + form.offset[k]);
+            file.extend(world.flat_map(f64::to_le_bytes));
+        } else {
+            file.extend(at.into_iter().flat_map(f32::to_le_bytes));
+        }
+        file.extend(mesh.normals[vertex].into_iter().flat_map(f32::to_le_bytes));
         match dress {
             Dress::Texture(..) => {
                 let [u, v] = mesh.uvs[vertex];

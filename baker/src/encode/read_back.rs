@@ -18,7 +18,7 @@ use super::material::Material;
 use super::pages::{Leaf, Sheets};
 use super::picture;
 use crate::image::survey::weld;
-use crate::prepare::load::{self, LoadError, Picture, RawMesh};
+use crate::prepare::load::{self, LoadError, Offset, Picture, RawMesh, Wanted};
 use crate::worker::folder::{Files, Folder, FolderError};
 use crate::worker::progress::Progress;
 
@@ -75,6 +75,8 @@ pub struct ReadBack<'a> {
     pub of_triangle: &'a [u16],
     /// Whether the pictures hold alpha.
     pub alpha: bool,
+    /// Where the mesh's local origin lies in the file.
+    pub offset: Offset,
     /// How far it may be from the mesh.
     pub tolerance: Tolerance,
 }
@@ -105,16 +107,27 @@ pub fn read_back(
         texels,
         of_triangle,
         alpha,
-        tolerance,
+        offset,
+        mut tolerance,
     } = read;
+    // A sum with the offset is rounded, and once more as it is undone.
+    let largest = offset.iter().fold(0.0_f64, |most, x| most.max(x.abs()));
+    tolerance.position += (largest * 4.0 * f64::EPSILON) as f32;
     // A texel as one number, without the bytes that are not stored.
     let stored = if alpha { [255; 4] } else { [255, 255, 255, 0] };
     let number = |texel: &[u8; 4]| u32::from_ne_bytes(*texel) & u32::from_ne_bytes(stored);
     let folder = Folder::new(&Alone, Root::Mesh);
     let raw = match texels {
-        None => load::read_bytes(bytes, name, &folder, uvs, progress)?,
+        None => {
+            let wanted = Wanted {
+                uvs,
+                offset,
+                ..Wanted::default()
+            };
+            load::read_bytes(bytes, name, &folder, wanted, progress)?
+        }
         Some(texels) => {
-            let (raw, pictures) = load::painted_bytes(bytes, name, &folder, progress)?;
+            let (raw, pictures) = load::painted_bytes(bytes, name, &folder, &offset, progress)?;
             let same = |(one, other): (&[u8; 4], &[u8; 4])| number(one) == number(other);
             let page = |(picture, texels): (&Picture, &Cow<'_, [[u8; 4]]>)| {
                 picture.texels.len() == texels.len()
@@ -315,6 +328,7 @@ mod tests {
             texels: pages.as_ref().map(|pages| &pages[..]),
             of_triangle: &[],
             alpha: false,
+            offset: Offset::default(),
             tolerance,
         };
         read_back(&read, bytes, mesh, &Silent)
@@ -403,6 +417,69 @@ mod tests {
                 .is_err()
             );
         }
+    }
+
+    #[test]
+    fn an_offset_is_written_and_the_local_mesh_read_back() {
+        let (mesh, dress) = (grid(), Dress::Texture(b"", TextureFormat::Png));
+        let offset = [451_201.0, 97.5, -5_412_299.03125];
+        let form = |container| Form {
+            container,
+            stem: "a".to_owned(),
+            offset,
+            ..Form::default()
+        };
+        let colours = vec![[9; 4]; mesh.positions.len()];
+        let glb = |mesh, compress| {
+            let leaf = glb::Leaf {
+                mesh: Cow::Borrowed(mesh),
+                dress: Dress::Vertices(&colours),
+                tangents: None,
+                provenance: None,
+                tile: None,
+            };
+            glb::write_leaves(&[leaf], &Material::default(), compress, &offset).unwrap()
+        };
+        let (sorted, _) = order(&mesh);
+        let small = Tolerance {
+            position: quantised::position_error(&sorted),
+            uv: 0.0,
+        };
+        let obj = obj::write(&mesh, &Sheets::one(&mesh), dress, &form(Container::Obj));
+        let files = [
+            ("a.glb", glb(&mesh, Compress::None), &mesh, Tolerance::NONE),
+            ("a.glb", glb(&sorted, Compress::Meshopt), &sorted, small),
+            (
+                "a.ply",
+                ply::write(&mesh, dress, &form(Container::Ply)),
+                &mesh,
+                Tolerance::TURNED,
+            ),
+            ("a.obj", obj, &mesh, Tolerance::TURNED),
+        ];
+        for (name, file, mesh, tolerance) in files {
+            let read = |offset| {
+                let read = ReadBack {
+                    name,
+                    uvs: false,
+                    texels: None,
+                    of_triangle: &[],
+                    alpha: false,
+                    offset,
+                    tolerance,
+                };
+                read_back(&read, &file, mesh, &Silent).map(drop)
+            };
+            read(offset).unwrap_or_else(|error| panic!("{name}: {error}"));
+            assert!(read([0.0; 3]).is_err(), "{name} carries the offset");
+        }
+        // Bounds stay local.
+        let (document, _) = chunks(&glb(&mesh, Compress::None)).unwrap();
+        assert_eq!(
+            document["nodes"][0]["translation"],
+            serde_json::json!(offset)
+        );
+        assert_eq!(document["accessors"][0]["max"][2], 106.0);
     }
 
     #[test]

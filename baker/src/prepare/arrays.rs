@@ -2,7 +2,7 @@
 //! they lie in the file, a few views at a time, never the whole file.
 //!
 //! ```text
-//!   vertices      [N, 3]        F32            in the world of the views; the frame is kept as given
+//!   vertices      [N, 3]        F32 F64        in the world of the views; the frame is kept as given
 //!   faces         [M, 3]        I32 I64 U32
 //!   uvs           [N, 2]        F32            optional; v points up, and down from here on
 //!   observations  [V, H, W, 3]  U8 F32         row 0 on top; floats are 0-1, clamped and rounded
@@ -29,11 +29,14 @@ mod tests;
 mod views;
 
 use proto::limits::MAX_ARRAYS_HEADER_BYTES;
+use safetensors::Dtype;
 
 use crate::worker::folder::{FolderError, Opened};
 pub use error::{ArraysError, Problem};
 pub(super) use mesh::read as read_mesh;
 pub(super) use views::ArrayViews;
+
+const FLOATS: [Dtype; 2] = [Dtype::F32, Dtype::F64];
 
 /// Whether the opened file `name` is a safetensors file.
 pub(super) fn are_in(file: &Opened, name: &str) -> Result<bool, FolderError> {

@@ -2,7 +2,8 @@
 //!
 //! The first bytes tell the kind, else the name. After [`read`] every corner names an existing vertex, and every vertex
 //! that a triangle uses has finite coordinates within [`MAX_COORDINATE`]. Unused vertices may hold anything. Counts in
-//! a file are checked against the file's length before memory is allocated by them.
+//! a file are checked against the file's length before memory is allocated by them. [`read_local`] keeps the precision
+//! of a mesh far from the origin.
 
 use proto::limits::{
     MAX_ARRAYS_FILE_BYTES, MAX_COORDINATE, MAX_MESH_FILE_BYTES, MAX_TRIANGLES, MAX_VERTICES,
@@ -33,6 +34,7 @@ mod stl;
 
 mod corners;
 mod lines;
+mod local;
 mod raw;
 
 pub use self::gltf::GltfError;
@@ -40,7 +42,8 @@ pub(crate) use self::gltf::painted::{Picture, Pictures};
 pub use self::obj::ObjError;
 pub use self::off::OffError;
 pub use self::ply::PlyError;
-pub use self::raw::{NoUvs, RawMesh};
+pub use self::raw::{NoUvs, Offset, RawMesh};
+pub(crate) use self::raw::{Wanted, relative};
 pub use self::stl::StlError;
 pub use crate::prepare::arrays::{ArraysError, Problem as TensorProblem};
 
@@ -175,7 +178,8 @@ impl LoadError {
     }
 }
 
-/// Reads the mesh file `name` of `folder`, with texture coordinates where `want_uvs`.
+/// Reads the mesh file `name` of `folder`, with texture coordinates where `want_uvs`. Far from the origin f32 round its
+/// positions.
 ///
 /// # Errors
 /// The first problem found.
@@ -185,30 +189,57 @@ pub fn read(
     want_uvs: bool,
     progress: &dyn Progress,
 ) -> Result<RawMesh, LoadError> {
-    read_set(folder, name, (want_uvs, None), progress)
+    let wanted = Wanted {
+        uvs: want_uvs,
+        ..Wanted::default()
+    };
+    read_at(folder, name, wanted, progress)
 }
 
-/// Like [`read`], with texture coordinate set number `set`. Without a number it is the one that each material uses.
+/// Like [`read`], with texture coordinate set number `set`, and moved to a local origin where it lies far from its own.
+/// Without a number the set is the one that each material uses. Returns the local origin, too.
 ///
 /// # Errors
 /// As [`read`].
-pub fn read_set(
+pub fn read_local(
     folder: &Folder<'_>,
     name: &str,
     (want_uvs, set): (bool, Option<u32>),
+    progress: &dyn Progress,
+) -> Result<(RawMesh, Offset), LoadError> {
+    let (mesh, (), offset) = local::settled(|offset| {
+        let wanted = Wanted {
+            uvs: want_uvs,
+            set,
+            offset,
+        };
+        Ok((read_at(folder, name, wanted, progress)?, ()))
+    })?;
+    if offset != Offset::default()
+        && let Some(text) = local::coarse(&mesh, &offset)
+    {
+        progress.warning(&format!("{name}: {text}"));
+    }
+    Ok((mesh, offset))
+}
+
+fn read_at(
+    folder: &Folder<'_>,
+    name: &str,
+    wanted: Wanted,
     progress: &dyn Progress,
 ) -> Result<RawMesh, LoadError> {
     let file = folder
         .open(name, MAX_ARRAYS_FILE_BYTES)
         .map_err(LoadError::File)?;
     if arrays::are_in(&file, name).map_err(LoadError::File)? {
-        let mesh = arrays::read_mesh(file, want_uvs, progress)?;
+        let mesh = arrays::read_mesh(file, (wanted.uvs, &wanted.offset), progress)?;
         check(&mesh)?;
         return Ok(mesh);
     }
     let bytes = file.read(MAX_MESH_FILE_BYTES).map_err(LoadError::File)?;
     drop(file);
-    read_bytes_set(&bytes, name, folder, (want_uvs, set), progress)
+    read_bytes(&bytes, name, folder, wanted, progress)
 }
 
 /// Like [`read`], from the bytes of the file `name`, which is no safetensors file.
@@ -216,60 +247,56 @@ pub(crate) fn read_bytes(
     bytes: &[u8],
     name: &str,
     folder: &Folder<'_>,
-    want_uvs: bool,
+    wanted: Wanted,
     progress: &dyn Progress,
 ) -> Result<RawMesh, LoadError> {
-    read_bytes_set(bytes, name, folder, (want_uvs, None), progress)
-}
-
-fn read_bytes_set(
-    bytes: &[u8],
-    name: &str,
-    folder: &Folder<'_>,
-    (want_uvs, set): (bool, Option<u32>),
-    progress: &dyn Progress,
-) -> Result<RawMesh, LoadError> {
+    let (want_uvs, offset) = (wanted.uvs, &wanted.offset);
     let total = bytes.len() as u64;
     progress.progress(Phase::LoadMesh, 0, total);
     progress.expect("the mesh file", each(bytes.len(), pace::PARSE_BYTE));
     let mesh = match kind(bytes, name)? {
         kind @ (Kind::Glb | Kind::Gltf) => {
-            let wanted = (want_uvs, set);
             gltf::read(bytes, kind == Kind::Glb, name, folder, wanted, progress)?
         }
-        _ if set.is_some_and(|set| set > 0) => {
+        _ if wanted.set.is_some_and(|set| set > 0) => {
             let mut mesh = match kind(bytes, name)? {
-                Kind::Ply => ply::read(bytes, false)?,
-                Kind::Stl => stl::read(bytes)?,
-                Kind::Off => off::read(bytes)?,
-                _ => obj::read(bytes, false)?,
+                Kind::Ply => ply::read(bytes, false, offset)?,
+                Kind::Stl => stl::read(bytes, offset)?,
+                Kind::Off => off::read(bytes, offset)?,
+                _ => obj::read(bytes, false, offset)?,
             };
             mesh.uvs = Err(NoUvs::NoSuchSet);
             mesh
         }
-        Kind::Ply => ply::read(bytes, want_uvs)?,
-        Kind::Obj => obj::read(bytes, want_uvs)?,
-        Kind::Stl => stl::read(bytes)?,
-        Kind::Off => off::read(bytes)?,
+        Kind::Ply => ply::read(bytes, want_uvs, offset)?,
+        Kind::Obj => obj::read(bytes, want_uvs, offset)?,
+        Kind::Stl => stl::read(bytes, offset)?,
+        Kind::Off => off::read(bytes, offset)?,
     };
     check(&mesh)?;
     progress.progress(Phase::LoadMesh, total, total);
     Ok(mesh)
 }
 
-/// Reads the glTF or GLB file `name` of `folder` with its base colour pictures.
+/// Reads the glTF or GLB file `name` of `folder` with its base colour pictures: at this offset, or at the one that suits
+/// it, which is returned.
 ///
 /// # Errors
 /// The first problem found.
 pub(crate) fn read_painted(
     folder: &Folder<'_>,
     name: &str,
+    offset: Option<Offset>,
     progress: &dyn Progress,
-) -> Result<(RawMesh, Pictures), LoadError> {
+) -> Result<(RawMesh, Pictures, Offset), LoadError> {
     let bytes = folder
         .read(name, MAX_MESH_FILE_BYTES)
         .map_err(LoadError::File)?;
-    painted_bytes(&bytes, name, folder, progress)
+    let read = |offset| painted_bytes(&bytes, name, folder, &offset, progress);
+    match offset {
+        Some(offset) => read(offset).map(|(mesh, pictures)| (mesh, pictures, offset)),
+        None => local::settled(read),
+    }
 }
 
 /// Like [`read_painted`], from the bytes of the file `name`.
@@ -277,6 +304,7 @@ pub(crate) fn painted_bytes(
     bytes: &[u8],
     name: &str,
     folder: &Folder<'_>,
+    offset: &Offset,
     progress: &dyn Progress,
 ) -> Result<(RawMesh, Pictures), LoadError> {
     let total = bytes.len() as u64;
@@ -287,7 +315,7 @@ pub(crate) fn painted_bytes(
         Kind::Gltf => false,
         Kind::Ply | Kind::Obj | Kind::Stl | Kind::Off => return Err(LoadError::NotPainted),
     };
-    let (mesh, pictures) = gltf::painted::read(bytes, is_glb, name, folder, progress)?;
+    let (mesh, pictures) = gltf::painted::read((bytes, is_glb), name, folder, offset, progress)?;
     check(&mesh)?;
     progress.progress(Phase::LoadMesh, total, total);
     Ok((mesh, pictures))

@@ -34,6 +34,7 @@ use proto::limits::MAX_TOTAL_VIEW_BYTES;
 use proto::message::{Code, Failure, Phase, Table};
 use proto::table::{LayerSet, LayeredView, View};
 
+use super::load::Offset;
 use super::picture::Colours;
 use super::repair::Eye;
 use super::texels::Lookout;
@@ -150,16 +151,16 @@ pub(crate) struct Whole<'a> {
 }
 
 impl<'a> Whole<'a> {
-    /// Reads the file `name` beneath `folder`, without pictures.
+    /// Reads the file `name` beneath `folder`, without pictures, for meshes that are read less `offset`, with y up.
     pub(crate) fn read(
         folder: &'a Folder<'a>,
         name: &'a str,
-        up: Up,
+        (up, offset): (Up, Offset),
         progress: &dyn Progress,
     ) -> Result<Self, Failure> {
         progress.expect("poses", POSES);
         let mut set = Set::read(folder, name, up, progress)?;
-        Stand::default().apply(&mut set, progress);
+        Stand::at(offset).apply(&mut set, progress);
         Ok(Self {
             set,
             outline: Outline::whole(),

@@ -150,6 +150,8 @@ class Arguments(unittest.TestCase):
             self.assertEqual(header[name], np.dtype(kind), name)
         self.assertEqual([bool(mask.any()) for mask in packed["masks"]], [False, True, True])
         self.assertNotIn("masks", self.pack(masks=None))
+        far = self.vertices.astype("f8") + [451_200.125, 96.5, -5_412_300.25]
+        np.testing.assert_array_equal(self.pack(vertices=far)["vertices"], far)
 
     def test_floats_run_to_255_as_in_trellis(self):
         packed = self.pack(observations=[view.astype("f8") for view in self.views])

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use proto::job::{BakeJob, CompareJob, Device, EncodeJob, Product};
+use proto::job::{BakeJob, CompareJob, Device, EncodeJob, Form, Product};
 use proto::message::{Role, Root, Start, Table};
 
 use super::compare::Comparison;
@@ -125,9 +125,16 @@ impl<'a> Kind<'a> {
         }
     }
 
-    /// What a process of `role` is for: a bake works on this rung, and an encode with these tables.
+    /// What a process of `role` is for: a bake works on this rung, and an encode with these tables, of a mesh at this
+    /// offset.
     #[must_use]
-    pub fn assignment(self, role: Role, rung: &Rung, tables: &TableStore) -> Assignment {
+    pub fn assignment(
+        self,
+        role: Role,
+        rung: &Rung,
+        tables: &TableStore,
+        offset: [f64; 3],
+    ) -> Assignment {
         match (self, role) {
             (Self::Compare(spec), _) => Assignment::Prepare(Start::Compare(compare_job(spec))),
             (Self::Bake(spec), Role::Prepare) => {
@@ -136,7 +143,9 @@ impl<'a> Kind<'a> {
             (Self::Bake(spec), Role::Bake) => {
                 Assignment::Bake(spec.warm_job(rung), Some(bake_job(spec, rung)))
             }
-            (Self::Bake(spec), Role::Encode) => Assignment::Encode(encode_job(spec, tables)),
+            (Self::Bake(spec), Role::Encode) => {
+                Assignment::Encode(encode_job(spec, tables, offset))
+            }
         }
     }
 
@@ -241,7 +250,7 @@ fn bake_job(spec: &Spec, rung: &Rung) -> BakeJob {
     }
 }
 
-fn encode_job(spec: &Spec, tables: &TableStore) -> EncodeJob {
+fn encode_job(spec: &Spec, tables: &TableStore, offset: [f64; 3]) -> EncodeJob {
     EncodeJob {
         product: match tables.filled(Table::Texture) {
             Some(_) => Product::Texture,
@@ -251,7 +260,10 @@ fn encode_job(spec: &Spec, tables: &TableStore) -> EncodeJob {
         preview: spec.preview.is_some(),
         maps: spec.maps.is_some(),
         has_refined: tables.filled(Table::Refined).is_some(),
-        form: spec.form.clone(),
+        form: Form {
+            offset,
+            ..spec.form.clone()
+        },
         layers: tables.baked_layers().collect(),
     }
 }

@@ -319,9 +319,11 @@ impl Life {
         }
         if role == Role::Bake {
             actions.push(Action::ReleaseInputs);
-            if self.last == Role::Encode {
-                self.spawn(Role::Encode, actions);
-            }
+        }
+        // What prepare answers is part of what encode is told.
+        let ready = [Role::Prepare, Role::Bake].map(|role| self.of(role).answered);
+        if role != Role::Encode && self.last == Role::Encode && ready == [true; 2] {
+            self.spawn(Role::Encode, actions);
         }
     }
 

@@ -14,6 +14,7 @@ use crate::host::gate::Admission;
 use crate::host::ladder::Rung;
 use crate::job::life;
 use crate::process::child::ChildId;
+use crate::process::dispatcher::Assignment;
 use crate::process::verdict::{Ending, Exit, Kill, LastWords};
 
 impl Job<'_> {
@@ -89,6 +90,13 @@ impl Job<'_> {
         None
     }
 
+    /// What a process of `role` is for. Prepare has answered before encode starts.
+    fn assignment(&self, role: Role, rung: &Rung) -> Assignment {
+        let prepare = self.report.prepare.as_ref();
+        let offset = prepare.map_or([0.0; 3], |prepare| prepare.offset);
+        self.kind.assignment(role, rung, &self.tables, offset)
+    }
+
     fn launch(&mut self, role: Role, mut rung: Rung) {
         self.children += 1;
         let id = ChildId(self.children);
@@ -116,7 +124,7 @@ impl Job<'_> {
                     pid: child.pid,
                     warm: false,
                 });
-                let assignment = self.kind.assignment(role, &rung, &self.tables);
+                let assignment = self.assignment(role, &rung);
                 let loan = Loan::new(self.host.vault().clone());
                 let mut running = Running::new(child, rung, assignment, loan);
                 running.number = number;
@@ -146,7 +154,7 @@ impl Job<'_> {
         running.child.owner.change(Arc::clone(&self.name));
         running.child.spawned = Instant::now();
         running.number = number;
-        let assignment = self.kind.assignment(Role::Bake, &rung, &self.tables);
+        let assignment = self.assignment(Role::Bake, &rung);
         running.dispatcher.adopt(assignment);
         running.rung = rung;
         running.watch = watch(Role::Bake, self.kind.silence());

@@ -30,6 +30,7 @@ impl Report {
         lines.extend(self.likeness());
         lines.extend(self.bake.as_ref().and_then(thinned));
         lines.extend(self.bake.as_ref().and_then(in_parts));
+        lines.extend(self.prepare.as_ref().and_then(moved));
         lines.extend(self.prepare.as_ref().and_then(repaired));
         lines.extend(self.bake.as_ref().and_then(refined));
         lines.extend(self.bake.as_ref().and_then(layered));
@@ -153,6 +154,14 @@ fn layered(bake: &BakeSummary) -> Option<String> {
     let part = |fit: &LayerFit| format!("{} {:.1} dB", fit.name.name(), fit.psnr_db);
     let parts: Vec<String> = bake.channels.iter().map(part).collect();
     (!parts.is_empty()).then(|| format!("channels: {}", parts.join(", ")))
+}
+
+/// Where the mesh's local origin lies; `None` if it is that of the file.
+fn moved(prepare: &PrepareSummary) -> Option<String> {
+    let [x, y, z] = prepare.offset;
+    (prepare.offset != [0.0; 3]).then(|| {
+        format!("far from the origin: baked about a local one at ({x}, {y}, {z}), which a GLB's node carries and PLY and OBJ add")
+    })
 }
 
 /// What was repaired of the mesh; `None` if nothing was.

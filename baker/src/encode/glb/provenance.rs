@@ -201,7 +201,7 @@ mod tests {
                     provenance,
                     tile: None,
                 };
-                write_leaves(&[leaf], &Material::default(), compress).expect("a GLB")
+                write_leaves(&[leaf], &Material::default(), compress, &[0.0; 3]).expect("a GLB")
             };
             let (file, made) = (write(None), write(Some(&shares[..])));
             assert_eq!(read(&file), None, "none yet");

@@ -10,12 +10,11 @@ use proto::table::Camera;
 use safetensors::Dtype;
 
 use super::header::{Arrays, Axis, Tensor};
-use super::{ArraysError, Problem};
+use super::{ArraysError, FLOATS, Problem};
 use crate::prepare::transforms::{MAX_PIXELS, Pose};
 
 /// Largest error of an entry that is 0 or 1 in every such matrix. F32 inverses leave a little.
 const ROUNDING: f64 = 1e-5;
-const FLOATS: [Dtype; 2] = [Dtype::F32, Dtype::F64];
 
 /// The cameras of a file.
 pub(super) struct Cameras {

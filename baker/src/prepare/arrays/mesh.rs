@@ -5,20 +5,20 @@ use proto::message::Phase;
 use safetensors::Dtype;
 
 use super::header::{Arrays, Axis, Tensor};
-use super::{ArraysError, Problem};
-use crate::prepare::load::{NoUvs, RawMesh};
+use super::{ArraysError, FLOATS, Problem};
+use crate::prepare::load::{NoUvs, Offset, RawMesh, relative};
 use crate::worker::folder::{FolderError, Opened};
 use crate::worker::pace;
 use crate::worker::progress::{Progress, each};
 
-/// Reads the mesh, with texture coordinates where wanted.
+/// Reads the mesh less an offset, with texture coordinates where wanted.
 pub(in crate::prepare) fn read(
     file: Opened,
-    want_uvs: bool,
+    (want_uvs, offset): (bool, &Offset),
     progress: &dyn Progress,
 ) -> Result<RawMesh, ArraysError> {
     let arrays = Arrays::read(file)?;
-    let vertices = arrays.tensor("vertices", &[Dtype::F32], [Axis::Any('N'), Axis::Is(3)])?;
+    let vertices = arrays.tensor("vertices", &FLOATS, [Axis::Any('N'), Axis::Is(3)])?;
     vertices.at_most(MAX_VERTICES, 0, "vertices")?;
     let faces = arrays.tensor(
         "faces",
@@ -28,8 +28,11 @@ pub(in crate::prepare) fn read(
     faces.at_most(MAX_TRIANGLES, 0, "triangles")?;
     let numbers = 3 * (vertices.shape[0] + faces.shape[0]);
     progress.progress(Phase::LoadMesh, 0, 0);
-    progress.expect("vertices and faces", each(4 * numbers, pace::PARSE_BYTE));
-    let positions: Vec<[f32; 3]> = floats(&arrays, &vertices)?;
+    progress.expect(
+        "vertices and faces",
+        each(vertices.element() * numbers, pace::PARSE_BYTE),
+    );
+    let positions = floats(&arrays, &vertices, offset)?;
     let triangles = triangles(&arrays, &faces, positions.len())?;
     for (vertex, axis) in triangles
         .iter()
@@ -56,7 +59,7 @@ fn read_uvs(arrays: &Arrays, vertices: usize) -> Result<Uvs, ArraysError> {
     let Some(tensor) = arrays.tensor_if_there("uvs", &[Dtype::F32], shape)? else {
         return Ok(Err(NoUvs::Absent));
     };
-    let mut uvs: Vec<[f32; 2]> = floats(arrays, &tensor)?;
+    let mut uvs = floats(arrays, &tensor, &[0.0; 2])?;
     for (vertex, uv) in uvs.iter_mut().enumerate() {
         for axis in 0..2 {
             finite(&tensor, [vertex, axis], uv[axis])?;
@@ -77,16 +80,22 @@ fn finite(tensor: &Tensor<2>, place: [usize; 2], value: f32) -> Result<(), Array
     }))
 }
 
-/// The rows of a matrix of F32.
+/// The rows of a matrix of F32 or F64, less an offset.
 fn floats<const C: usize>(
     arrays: &Arrays,
     tensor: &Tensor<2>,
+    offset: &[f64; C],
 ) -> Result<Vec<[f32; C]>, ArraysError> {
     let mut rows = with_capacity(tensor.shape[0])?;
     arrays.pieces(tensor, 0, C * tensor.shape[0], C, |bytes| {
-        let (numbers, _) = bytes.as_chunks::<4>();
-        let numbers = numbers.as_chunks::<C>().0;
-        rows.extend(numbers.iter().map(|row| row.map(f32::from_le_bytes)));
+        if tensor.dtype == Dtype::F64 {
+            let numbers = bytes.as_chunks::<8>().0.as_chunks::<C>().0.iter();
+            rows.extend(numbers.map(|row| relative(row.map(f64::from_le_bytes), offset)));
+        } else {
+            let single = |bytes| f64::from(f32::from_le_bytes(bytes));
+            let numbers = bytes.as_chunks::<4>().0.as_chunks::<C>().0.iter();
+            rows.extend(numbers.map(|row| relative(row.map(single), offset)));
+        }
         Ok(())
     })?;
     Ok(rows)

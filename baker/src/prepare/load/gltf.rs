@@ -36,7 +36,7 @@ use self::texcoord::Shift;
 use super::accessor::{self, AccessorError, Elements};
 use super::buffers::Buffers;
 use super::glb;
-use super::raw::{NoUvs, RawMesh};
+use super::raw::{NoUvs, RawMesh, Wanted};
 use super::scene::{self, Instance, Transform};
 use crate::worker::folder::Folder;
 use crate::worker::pace;
@@ -65,7 +65,7 @@ pub(super) fn read(
     is_glb: bool,
     name: &str,
     folder: &Folder<'_>,
-    wanted: (bool, Option<u32>),
+    wanted: Wanted,
     progress: &dyn Progress,
 ) -> Result<RawMesh, GltfError> {
     let nothing = |_: &mut Reader<'_>| Ok(());
@@ -73,7 +73,7 @@ pub(super) fn read(
         (bytes, is_glb),
         name,
         folder,
-        (wanted.0, wanted.1, true),
+        (wanted, true),
         progress,
         nothing,
     )?;
@@ -85,7 +85,7 @@ fn read_with<T>(
     (bytes, is_glb): (&[u8], bool),
     name: &str,
     folder: &Folder<'_>,
-    (want_uvs, set, one_set): (bool, Option<u32>, bool),
+    (wanted, one_set): (Wanted, bool),
     progress: &dyn Progress,
     more: impl FnOnce(&mut Reader<'_>) -> Result<T, GltfError>,
 ) -> Result<(RawMesh, T), GltfError> {
@@ -100,7 +100,7 @@ fn read_with<T>(
     };
     let root = parse(json)?;
     check_root(&root)?;
-    let instances = scene::instances(&root)?;
+    let instances = scene::instances_at(&root, json, &wanted.offset)?;
     if instances.is_empty() {
         return Err(GltfError::NoMesh);
     }
@@ -109,8 +109,8 @@ fn read_with<T>(
         root: &root,
         buffers: Buffers::new(&root, folder, beside, bin),
         parts: Vec::new(),
-        want_uvs,
-        set,
+        want_uvs: wanted.uvs,
+        set: wanted.set,
         one_set,
         used_set: None,
         mesh: RawMesh {

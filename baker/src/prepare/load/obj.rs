@@ -10,7 +10,7 @@ use proto::limits::MAX_TRIANGLES;
 
 use super::corners::unify;
 use super::lines::{is_nan, lines};
-use super::raw::{NoUvs, RawMesh};
+use super::raw::{NoUvs, Offset, RawMesh, relative};
 
 /// Why an OBJ file is refused.
 #[derive(Debug, thiserror::Error, PartialEq)]
@@ -49,10 +49,11 @@ pub enum ObjError {
 /// A corner: vertex, and texture coordinate if any.
 type Corner = (u32, Option<u32>);
 
-pub(super) fn read(bytes: &[u8], want_uvs: bool) -> Result<RawMesh, ObjError> {
+pub(super) fn read(bytes: &[u8], want_uvs: bool, offset: &Offset) -> Result<RawMesh, ObjError> {
     let bytes = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
     let mut shape = Shape {
         want_uvs,
+        offset: *offset,
         ..Shape::default()
     };
     let mut joined = Vec::new();
@@ -76,6 +77,7 @@ pub(super) fn read(bytes: &[u8], want_uvs: bool) -> Result<RawMesh, ObjError> {
 #[derive(Default)]
 struct Shape {
     want_uvs: bool,
+    offset: Offset,
     positions: Vec<[f32; 3]>,
     uvs: Vec<[f32; 2]>,
     triangles: Vec<[Corner; 3]>,
@@ -88,14 +90,17 @@ impl Shape {
             .split(u8::is_ascii_whitespace)
             .filter(|word| !word.is_empty());
         match words.next() {
-            Some(b"v") => self.positions.push(numbers(line, words)?),
+            Some(b"v") => {
+                let at = numbers(line, words)?;
+                self.positions.push(relative(at, &self.offset));
+            }
             // Nobody reads them, so nothing is wrong with them.
             Some(b"vt") if !self.want_uvs => {}
             Some(b"vt") => {
-                let [u] = numbers(line, words.clone())?;
+                let [u]: [f32; 1] = numbers(line, words.clone())?;
                 // A single number addresses a texture of one row.
                 let v = if words.clone().nth(1).is_some() {
-                    numbers::<2>(line, words)?[1]
+                    numbers::<f32, 2>(line, words)?[1]
                 } else {
                     0.0
                 };
@@ -189,16 +194,16 @@ fn parse<T: std::str::FromStr>(word: &[u8]) -> Option<T> {
     std::str::from_utf8(word).ok()?.parse().ok()
 }
 
-fn numbers<'a, const N: usize>(
+fn numbers<'a, T: Copy + Default + From<f32> + std::str::FromStr, const N: usize>(
     line: usize,
     mut words: impl Iterator<Item = &'a [u8]>,
-) -> Result<[f32; N], ObjError> {
-    let mut numbers = [0.0; N];
+) -> Result<[T; N], ObjError> {
+    let mut numbers = [T::default(); N];
     for number in &mut numbers {
         let word = words.next().ok_or(ObjError::Number(line))?;
         *number = match parse(word) {
             Some(number) => number,
-            None if is_nan(word) => f32::NAN,
+            None if is_nan(word) => f32::NAN.into(),
             None if word.contains(&b',') => return Err(ObjError::Comma(line)),
             None => return Err(ObjError::Number(line)),
         };
@@ -214,7 +219,7 @@ mod tests {
     fn polygons_negative_indices_and_seams_are_read() {
         let file = b"mtllib \xFF.mtl\nv 0 0 0\nv 1 0 0 0.5 0.5 0.5\nv 1 1 0\n v 0 1 0\nvt 0 0\nvt 1 0\nvt 1 1 0\nvt 0.25\n\
             vn 0 0 1\nusemtl a\nf 1/1/1 2/2/1 \\\n 3/3/1 -1/-1/-1 # four\nf -4/2 -3/2 -2/2\n";
-        let mesh = read(file, true).unwrap();
+        let mesh = read(file, true, &[0.0; 3]).unwrap();
         assert_eq!(mesh.triangles, [[0, 1, 2], [0, 2, 3], [4, 1, 5]]);
         assert_eq!(mesh.positions[4], [0.0; 3]);
         let uvs = mesh.uvs.unwrap();
@@ -222,10 +227,15 @@ mod tests {
             (uvs[0], uvs[3], uvs[4]),
             ([0.0, 1.0], [0.25, 1.0], [1.0, 1.0])
         );
-        let mesh = read(file, false).unwrap();
+        let mesh = read(file, false, &[0.0; 3]).unwrap();
         assert_eq!((mesh.positions.len(), mesh.uvs), (4, Err(NoUvs::NotAsked)));
         // Some editors write a byte order mark.
-        let marked = read(b"\xEF\xBB\xBFv 7 0 0\nv 1 0 0\nv 1 1 0\nf 1 2 3\n", false).unwrap();
+        let marked = read(
+            b"\xEF\xBB\xBFv 7 0 0\nv 1 0 0\nv 1 1 0\nf 1 2 3\n",
+            false,
+            &[0.0; 3],
+        )
+        .unwrap();
         assert_eq!(marked.positions[0], [7.0, 0.0, 0.0]);
     }
 
@@ -242,6 +252,7 @@ mod tests {
             read(
                 format!("v 0 0 0\nv 1 0 0\nv 0 1 0\nvt 0 0\n{faces}").as_bytes(),
                 true,
+                &[0.0; 3],
             )
             .unwrap()
             .uvs
@@ -253,7 +264,11 @@ mod tests {
 
     #[test]
     fn errors_name_the_line() {
-        let error = |text: &str| read(text.as_bytes(), true).unwrap_err().to_string();
+        let error = |text: &str| {
+            read(text.as_bytes(), true, &[0.0; 3])
+                .unwrap_err()
+                .to_string()
+        };
         assert_eq!(
             error("v 0 0\n"),
             "line 1: has too few numbers, or words that are none"

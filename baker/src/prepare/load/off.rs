@@ -4,7 +4,7 @@
 use proto::limits::MAX_TRIANGLES;
 
 use super::lines::lines;
-use super::{NoUvs, RawMesh};
+use super::raw::{NoUvs, Offset, RawMesh, relative};
 
 /// Why an OFF file is refused.
 #[derive(Debug, thiserror::Error, PartialEq)]
@@ -36,7 +36,7 @@ pub enum OffError {
     TooManyTriangles,
 }
 
-pub(super) fn read(bytes: &[u8]) -> Result<RawMesh, OffError> {
+pub(super) fn read(bytes: &[u8], offset: &Offset) -> Result<RawMesh, OffError> {
     let mut lines = lines(bytes).filter_map(|(line, bytes)| {
         let text = str::from_utf8(bytes).unwrap_or("");
         let text = text.split('#').next().unwrap_or("").trim();
@@ -64,7 +64,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<RawMesh, OffError> {
                 let word = words.next().and_then(|word| word.parse().ok());
                 word.ok_or(OffError::Number(line))
             };
-            positions.push([number()?, number()?, number()?]);
+            positions.push(relative([number()?, number()?, number()?], offset));
             continue;
         }
         let mut number = || {
@@ -112,7 +112,7 @@ mod tests {
             let text = format!(
                 "{head}\n0 0 0 255 0 0\n1 0 0\n\n1 1 0 # corner\n0 1 0\n4 0 1 2 3 0.5 0.5 0.5\n3 0 1 2\n"
             );
-            let mesh = read(text.as_bytes()).unwrap();
+            let mesh = read(text.as_bytes(), &[0.0; 3]).unwrap();
             assert_eq!(mesh.positions.len(), 4);
             assert_eq!(mesh.triangles, [[0, 1, 2], [0, 2, 3], [0, 1, 2]], "{head}");
         }
@@ -137,7 +137,7 @@ mod tests {
             ("OFF\n18446744073709551615 9 0\n", OffError::End(0)),
         ];
         for (text, error) in cases {
-            assert_eq!(read(text.as_bytes()), Err(error), "{text}");
+            assert_eq!(read(text.as_bytes(), &[0.0; 3]), Err(error), "{text}");
         }
     }
 }

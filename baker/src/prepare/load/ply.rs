@@ -20,7 +20,7 @@ use proto::limits::MAX_TRIANGLES;
 use self::header::{Element, header};
 use self::values::Values;
 use super::corners::unify;
-use super::raw::{NoUvs, RawMesh};
+use super::raw::{NoUvs, Offset, RawMesh, relative};
 
 /// Why a PLY file is refused.
 #[derive(Debug, thiserror::Error, PartialEq)]
@@ -87,7 +87,7 @@ pub enum PlyError {
     TooManyTriangles,
 }
 
-pub(super) fn read(bytes: &[u8], want_uvs: bool) -> Result<RawMesh, PlyError> {
+pub(super) fn read(bytes: &[u8], want_uvs: bool, offset: &Offset) -> Result<RawMesh, PlyError> {
     let (encoding, elements, body) = header(bytes)?;
     let mut values = Values {
         encoding,
@@ -98,6 +98,7 @@ pub(super) fn read(bytes: &[u8], want_uvs: bool) -> Result<RawMesh, PlyError> {
     let vertices = vertices.map_or(0, |element| element.count.min(u64::from(u32::MAX)));
     let mut shape = Shape {
         vertices: vertices as usize,
+        offset: *offset,
         ..Shape::default()
     };
     for element in &elements {
@@ -131,6 +132,7 @@ fn skip(element: &Element, values: &mut Values<'_>) -> Result<(), PlyError> {
 struct Shape {
     /// How many the header announces.
     vertices: usize,
+    offset: Offset,
     positions: Vec<[f32; 3]>,
     uvs: Vec<[f32; 2]>,
     triangles: Vec<[u32; 3]>,
@@ -164,8 +166,8 @@ impl Shape {
                     .map_err(|stop| stop.at(element, entry))?;
                 *value = list.first().copied().unwrap_or(0.0);
             }
-            self.positions
-                .push([x, y, z].map(|at| entry_values[at] as f32));
+            let at = [x, y, z].map(|at| entry_values[at]);
+            self.positions.push(relative(at, &self.offset));
             if let Some((u, v)) = uv {
                 self.uvs.push(flipped(entry_values[u], entry_values[v]));
             }

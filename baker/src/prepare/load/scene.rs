@@ -4,6 +4,9 @@
 //! twice is an error: cycles end, and a diamond of nodes cannot grow into 2⁴⁰ instances.
 
 use gltf::json;
+use serde::Deserialize;
+
+use super::Offset;
 
 /// Why the node tree cannot be walked.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -65,16 +68,44 @@ pub(super) fn compose(outer: &Transform, inner: &Transform) -> Transform {
     [x, y, z, origin]
 }
 
-pub(super) fn local(node: &json::Node) -> Transform {
-    if let Some(m) = &node.matrix {
-        return std::array::from_fn(|column| {
-            std::array::from_fn(|row| f64::from(m[column * 4 + row]))
-        });
+/// The numbers of a node's transform. The `gltf` crate rounds them to f32.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Numbers {
+    matrix: Option<[f64; 16]>,
+    rotation: Option<[f64; 4]>,
+    scale: Option<[f64; 3]>,
+    translation: Option<[f64; 3]>,
+}
+
+impl From<&json::Node> for Numbers {
+    fn from(node: &json::Node) -> Self {
+        Self {
+            matrix: node.matrix.map(|numbers| numbers.map(f64::from)),
+            rotation: node.rotation.map(|rotation| rotation.0.map(f64::from)),
+            scale: node.scale.map(|numbers| numbers.map(f64::from)),
+            translation: node.translation.map(|numbers| numbers.map(f64::from)),
+        }
+    }
+}
+
+/// The numbers of all nodes as the JSON has them.
+fn precise(json: &[u8]) -> Vec<Numbers> {
+    #[derive(Deserialize)]
+    struct Nodes {
+        nodes: Vec<Numbers>,
+    }
+    serde_json::from_slice(json).map_or_else(|_| Vec::new(), |file: Nodes| file.nodes)
+}
+
+pub(super) fn local(numbers: &Numbers) -> Transform {
+    if let Some(m) = &numbers.matrix {
+        return std::array::from_fn(|column| std::array::from_fn(|row| m[column * 4 + row]));
     }
     of_parts(
-        node.translation.unwrap_or([0.0; 3]).map(f64::from),
-        node.rotation.unwrap_or_default().0.map(f64::from),
-        node.scale.unwrap_or([1.0; 3]).map(f64::from),
+        numbers.translation.unwrap_or([0.0; 3]),
+        numbers.rotation.unwrap_or([0.0, 0.0, 0.0, 1.0]),
+        numbers.scale.unwrap_or([1.0; 3]),
     )
 }
 
@@ -107,7 +138,26 @@ pub(super) fn of_parts(
 
 /// The instances of the default scene. Falls back to the first scene, without scenes to all nodes, and without nodes to
 /// every mesh once.
-pub(super) fn instances(root: &json::Root) -> Result<Vec<Instance>, SceneError> {
+///
+/// Their places are less `offset`. Only where there is one are the numbers of `json` read in full: elsewhere they stay
+/// those of the crate, and so do the bytes of all that is made of them.
+pub(super) fn instances_at(
+    root: &json::Root,
+    json: &[u8],
+    offset: &Offset,
+) -> Result<Vec<Instance>, SceneError> {
+    if *offset == Offset::default() {
+        return instances(root, &[]);
+    }
+    let mut instances = instances(root, &precise(json))?;
+    for instance in &mut instances {
+        let origin = &mut instance.transform[3];
+        *origin = std::array::from_fn(|k| origin[k] - offset[k]);
+    }
+    Ok(instances)
+}
+
+fn instances(root: &json::Root, precise: &[Numbers]) -> Result<Vec<Instance>, SceneError> {
     let nodes = root.nodes.len();
     let mut stack: Vec<(usize, Transform)> = roots(root)?
         .into_iter()
@@ -132,7 +182,8 @@ pub(super) fn instances(root: &json::Root) -> Result<Vec<Instance>, SceneError> 
         if std::mem::replace(met, true) {
             return Err(SceneError::NotATree(index));
         }
-        let transform = compose(&outer, &local(node));
+        let numbers = precise.get(index).copied();
+        let transform = compose(&outer, &local(&numbers.unwrap_or_else(|| node.into())));
         if let Some(mesh) = node.mesh.map(|mesh| mesh.value()) {
             let count = root.meshes.len();
             if mesh >= count {
@@ -205,7 +256,7 @@ mod tests {
     fn walk(text: &str) -> Result<Vec<Instance>, SceneError> {
         let text =
             format!(r#"{{"asset":{{"version":"2.0"}},"meshes":[{{"primitives":[]}}],{text}}}"#);
-        instances(&json::deserialize::from_str(&text).unwrap())
+        instances(&json::deserialize::from_str(&text).unwrap(), &[])
     }
 
     #[test]

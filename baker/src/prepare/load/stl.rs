@@ -6,7 +6,7 @@
 use proto::limits::MAX_TRIANGLES;
 
 use super::lines::lines;
-use super::{NoUvs, RawMesh};
+use super::raw::{NoUvs, Offset, RawMesh, relative};
 use crate::prepare::foreign::{STL, is_binary_stl};
 
 /// Bytes in which a binary file has a zero, be it in its count or in its first triangles.
@@ -34,12 +34,12 @@ pub enum StlError {
     TooManyTriangles,
 }
 
-pub(super) fn read(bytes: &[u8]) -> Result<RawMesh, StlError> {
+pub(super) fn read(bytes: &[u8], offset: &Offset) -> Result<RawMesh, StlError> {
     // A text has no zeros. Programs append their own bytes to binary files.
     let zeros = bytes.iter().take(HEAD).any(|&byte| byte == 0);
     let positions = match is_binary_stl(bytes) || zeros {
-        true => binary(bytes)?,
-        false => text(bytes)?,
+        true => binary(bytes, offset)?,
+        false => text(bytes, offset)?,
     };
     let corners = (0..positions.len() as u32).collect::<Vec<_>>();
     Ok(RawMesh {
@@ -49,7 +49,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<RawMesh, StlError> {
     })
 }
 
-fn binary(bytes: &[u8]) -> Result<Vec<[f32; 3]>, StlError> {
+fn binary(bytes: &[u8], offset: &Offset) -> Result<Vec<[f32; 3]>, StlError> {
     let (head, triangle) = STL;
     let count = bytes.get(head - 4..).and_then(|rest| rest.first_chunk());
     let promised = count.map_or(0, |count| u32::from_le_bytes(*count) as usize);
@@ -64,19 +64,20 @@ fn binary(bytes: &[u8]) -> Result<Vec<[f32; 3]>, StlError> {
     let triangles = triangles.take(promised);
     // A normal, three vertices, and two bytes for whatever a program puts there.
     let vertices = triangles.flat_map(|triangle| triangle[12..48].as_chunks::<12>().0);
-    let number = |bytes: &[u8; 4]| f32::from_le_bytes(*bytes);
+    let number = |bytes: &[u8; 4]| f64::from(f32::from_le_bytes(*bytes));
     let position = |vertex: &[u8; 12]| {
         let numbers = vertex.as_chunks().0;
-        [
+        let at = [
             number(&numbers[0]),
             number(&numbers[1]),
             number(&numbers[2]),
-        ]
+        ];
+        relative(at, offset)
     };
     Ok(vertices.map(position).collect())
 }
 
-fn text(bytes: &[u8]) -> Result<Vec<[f32; 3]>, StlError> {
+fn text(bytes: &[u8], offset: &Offset) -> Result<Vec<[f32; 3]>, StlError> {
     let mut positions = Vec::new();
     for (line, text) in lines(bytes) {
         let mut words = text
@@ -99,7 +100,7 @@ fn text(bytes: &[u8]) -> Result<Vec<[f32; 3]>, StlError> {
             if positions.len() >= 3 * MAX_TRIANGLES {
                 return Err(StlError::TooManyTriangles);
             }
-            positions.push(position);
+            positions.push(relative(position, offset));
         }
     }
     match positions.len() % 3 {
@@ -117,7 +118,7 @@ mod tests {
 
     #[test]
     fn both_forms_give_the_same_triangles() {
-        let read_text = read(TEXT.as_bytes()).unwrap();
+        let read_text = read(TEXT.as_bytes(), &[0.0; 3]).unwrap();
         assert_eq!(read_text.triangles, [[0, 1, 2]]);
         assert_eq!(
             read_text.positions,
@@ -131,14 +132,14 @@ mod tests {
         let numbers = read_text.positions.as_flattened();
         bytes.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
         bytes.extend([0, 0]);
-        assert_eq!(read(&bytes).unwrap(), read_text);
+        assert_eq!(read(&bytes, &[0.0; 3]).unwrap(), read_text);
         let cut = StlError::Cut {
             promised: 1,
             present: 0,
         };
-        assert_eq!(read(&bytes[..133]), Err(cut));
+        assert_eq!(read(&bytes[..133], &[0.0; 3]), Err(cut));
         bytes.extend(b"made by a program");
-        assert_eq!(read(&bytes).unwrap(), read_text);
+        assert_eq!(read(&bytes, &[0.0; 3]).unwrap(), read_text);
     }
 
     #[test]
@@ -158,8 +159,8 @@ mod tests {
     #[test]
     fn a_text_that_ends_early_is_refused() {
         let cut = TEXT.split_once("\tvertex").unwrap().0;
-        assert_eq!(read(cut.as_bytes()), Err(StlError::End(2)));
+        assert_eq!(read(cut.as_bytes(), &[0.0; 3]), Err(StlError::End(2)));
         let wrong = TEXT.replace("1 0 0", "1 x 0");
-        assert_eq!(read(wrong.as_bytes()), Err(StlError::Vertex(5)));
+        assert_eq!(read(wrong.as_bytes(), &[0.0; 3]), Err(StlError::Vertex(5)));
     }
 }

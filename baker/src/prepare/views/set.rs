@@ -14,8 +14,8 @@ use super::show::Loaded;
 use super::upright::Exif;
 use crate::prepare::arrays::{self, ArrayViews};
 use crate::prepare::colmap;
-use crate::prepare::frame::{Candidate, Silhouette};
-use crate::prepare::load::ArraysError;
+use crate::prepare::frame::{Candidate, Silhouette, Similarity};
+use crate::prepare::load::{ArraysError, Offset};
 use crate::prepare::picture::Picture;
 use crate::prepare::repair::Eye;
 use crate::prepare::texels::Lookout;
@@ -142,6 +142,25 @@ impl<'a> Set<'a> {
                 .for_each(|frame| frame.pose = candidate.pose(&frame.pose)),
             Kind::Arrays(views) => views.move_cameras(|pose| candidate.pose(pose)),
         }
+    }
+
+    /// Moves the cameras into the world of a mesh whose positions are less `offset`, with y up.
+    pub(super) fn shift(&mut self, offset: &Offset) {
+        if *offset == Offset::default() {
+            return;
+        }
+        let [x, y, z] = *offset;
+        let place = Similarity {
+            offset: match self.up {
+                Up::Y => [x, y, z],
+                Up::Z => [x, -z, y],
+            },
+            ..Similarity::NONE
+        };
+        self.take(&Candidate {
+            place,
+            ..Candidate::GIVEN
+        });
     }
 
     /// A small file beside the views' own; none where there is none.

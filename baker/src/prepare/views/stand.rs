@@ -14,6 +14,7 @@ use crate::prepare::frame::{
     Candidate, DATAPARSER, Input, POINTS, Silhouette, Verdict, all_fit, judge, off, picked, places,
     spread,
 };
+use crate::prepare::load::Offset;
 use crate::worker::folder::Folder;
 use crate::worker::pace;
 use crate::worker::progress::{Progress, Silent, each, unit};
@@ -31,6 +32,8 @@ const NAMES: usize = 3;
 pub(crate) struct Stand {
     /// The frame that is taken instead of the given one.
     taken: Option<Candidate>,
+    /// What the mesh's positions are less, with y up.
+    offset: Offset,
     /// The mesh is known to be where the cameras look.
     sure: bool,
     /// The pictures have black wedges at their borders.
@@ -40,9 +43,17 @@ pub(crate) struct Stand {
 }
 
 impl Stand {
+    /// The frame as given, with a mesh at this offset.
+    pub(super) fn at(offset: Offset) -> Self {
+        Self {
+            offset,
+            ..Self::default()
+        }
+    }
+
     /// Whether the cameras are not those that the file gives.
     pub(crate) fn is_other(&self) -> bool {
-        self.taken.is_some()
+        self.taken.is_some() || self.offset != Offset::default()
     }
 
     /// Changes the cameras of `set`, or warns where only the user can know that they are right.
@@ -51,6 +62,7 @@ impl Stand {
         if let Some(candidate) = &self.taken {
             set.take(candidate);
         }
+        set.shift(&self.offset);
         if let Some(applied) = set.applied.as_ref().filter(|_| !self.sure) {
             progress.warning(&format!("{}: {}", set.file, applied.warning()));
         }
@@ -58,27 +70,35 @@ impl Stand {
 }
 
 /// Looks at some views: whether their pictures have wedges, and, unless [`Frame::Given`] says that they are right, whether
-/// their silhouettes are those of the mesh. What is wrong with the files is left to [`super::deliver`].
+/// their silhouettes are those of the mesh at an offset. What is wrong with the files is left to [`super::deliver`].
 ///
 /// # Errors
 /// They do not belong together, and no other frame in use fits.
 pub(crate) fn settle(
     views: &Folder<'_>,
     job: &PrepareJob,
-    (positions, triangles): (&[[f32; 3]], &[[u32; 3]]),
+    surface: (&[[f32; 3]], &[[u32; 3]], Offset),
     progress: &dyn Progress,
 ) -> Result<Stand, Failure> {
     progress.expect("poses", POSES);
+    let offset = surface.2;
     let Ok(mut set) = Set::read(views, &job.views_file, job.repair.up, &Silent) else {
-        return Ok(Stand::default());
+        return Ok(Stand {
+            offset,
+            ..Stand::default()
+        });
     };
-    let wedges = have_wedges(set, progress);
+    let wedges = have_wedges(&set, progress);
     set.wedges = wedges;
     let stand = match job.frame {
-        Frame::Auto => compare(&set, job.repair.up, (positions, triangles), progress)?,
+        Frame::Auto => compare(&set, job.repair.up, surface, progress)?,
         Frame::Given => Stand::default(),
     };
-    Ok(Stand { wedges, ..stand })
+    Ok(Stand {
+        offset,
+        wedges,
+        ..stand
+    })
 }
 
 /// Whether the pictures have wedges, by a few of them that are opaque. The first one mostly says that none is.
@@ -106,7 +126,7 @@ fn have_wedges(set: &Set<'_>, progress: &dyn Progress) -> bool {
 fn compare(
     set: &Set<'_>,
     up: Up,
-    (positions, triangles): (&[[f32; 3]], &[[u32; 3]]),
+    (positions, triangles, offset): (&[[f32; 3]], &[[u32; 3]], Offset),
     progress: &dyn Progress,
 ) -> Result<Stand, Failure> {
     let picked = picked(set.len(), VIEWS);
@@ -120,6 +140,8 @@ fn compare(
         each(triangles.len(), pace::TRIANGLE) + STEP,
     );
     let mut points = spread(positions, triangles, POINTS);
+    // Their own world, in f64, since a matrix may be read the other way only about its origin.
+    (points.iter_mut()).for_each(|at| *at = std::array::from_fn(|k| at[k] + offset[k]));
     if up == Up::Z {
         // The world of the file.
         points

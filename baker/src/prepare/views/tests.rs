@@ -106,12 +106,20 @@ fn deliver_written(folder: &Path, job: &PrepareJob) -> Outcome {
 }
 
 fn deliver_if(folder: &Path, job: &PrepareJob, unwanted: &AtomicBool) -> Outcome {
+    deliver_at(folder, job, (&Stand::default(), unwanted))
+}
+
+fn deliver_at(
+    folder: &Path,
+    job: &PrepareJob,
+    (stand, unwanted): (&Stand, &AtomicBool),
+) -> Outcome {
     let (ours, theirs) = Channel::pair().expect("sockets");
     let supervisor = thread::spawn(move || supervise(&ours));
     let session = Session::over(theirs);
     let files = Local(folder.to_path_buf());
     let views = Folder::new(&files, Root::Views);
-    let wanted = (&SQUARE[..], &Stand::default(), unwanted);
+    let wanted = (&SQUARE[..], stand, unwanted);
     let result = deliver(&session, &views, job, wanted, &mut PhaseClock::default());
     drop(session);
     let (views, warnings) = supervisor.join().expect("no panic");
@@ -574,4 +582,41 @@ fn cameras_of_a_world_with_z_up_are_turned_with_it() {
     assert_eq!(eyes.len(), 1);
     assert_eq!(eyes[0].camera.rotation, views[0].camera.rotation);
     assert_eq!(eyes[0].size[0].max(eyes[0].size[1]), 1024);
+}
+
+#[test]
+fn cameras_of_a_far_mesh_come_with_it_to_its_local_origin() {
+    let folder = folder();
+    let cameras = |offset: [f64; 3], up| {
+        // Of the file's world, whose z is up where the result's y is.
+        let [x, y, z] = match up {
+            Up::Y => offset,
+            Up::Z => [offset[0], -offset[2], offset[1]],
+        };
+        let mut frame = frame("opaque.png", false);
+        for (row, by) in [x, y, z].into_iter().enumerate() {
+            let number = frame["transform_matrix"][row][3]
+                .as_f64()
+                .expect("a number");
+            frame["transform_matrix"][row][3] = json!(number + by);
+        }
+        let file = folder.path().join("transforms.json");
+        std::fs::write(file, transforms(&[frame]).to_string()).expect("writes");
+        let mut job = job(0);
+        job.repair.up = up;
+        let stand = (&Stand::at(offset), &AtomicBool::new(false));
+        let (result, views, _) = deliver_at(folder.path(), &job, stand);
+        result.expect("a view");
+        views[0].camera
+    };
+    for up in [Up::Y, Up::Z] {
+        let (near, far) = (
+            cameras([0.0; 3], up),
+            cameras([451_201.0, 97.5, -5_412_299.0], up),
+        );
+        assert_eq!(near.rotation, far.rotation);
+        for (near, far) in near.translation.iter().zip(far.translation) {
+            assert!((near - far).abs() < 1e-8, "{near} {far}");
+        }
+    }
 }

@@ -2,7 +2,7 @@
 
 | | in | out |
 |---|---|---|
-| vertices, uvs | [V, 3], [V, 2] of any float | F32 as given; v runs up |
+| vertices, uvs | [V, 3], [V, 2] of any float | F32 as given, or F64 of vertices far from the origin; v runs up |
 | faces | [F, 3] of any integer | I32, U32 or I64 |
 | observations | V pictures [H, W, 3], or one array of all; uint8, or floats **0 to 255** as TRELLIS divides by 255 whatever it gets | U8, or F32 0 to 1 |
 | masks | V of [H, W]; above 0 is the object | BOOL |
@@ -24,6 +24,9 @@ from .safetensors import Tensor
 #: `intrinsics` are in units of the picture, not of its pixels.
 METADATA = {"intrinsics": "normalized"}
 
+#: Kiln moves a mesh to a local origin whose coordinates exceed this many times its size.
+_FAR = 64.0
+
 
 def pack(
     vertices: Any,
@@ -36,7 +39,7 @@ def pack(
 ) -> Dict[str, Tensor]:
     """See the head of this module."""
     tensors: Dict[str, Tensor] = {
-        "vertices": _floats("vertices", vertices, 3),
+        "vertices": _vertices(vertices),
         "faces": _faces(faces),
     }
     if uvs is not None:
@@ -96,6 +99,14 @@ def _floats(name: str, value: Any, width: int) -> np.ndarray:
     if array.ndim != 2 or array.shape[1] != width or not len(array):
         raise ValueError(f"{name} must be [N, {width}], not {list(array.shape)}")
     return np.asarray(array, dtype=np.float32)
+
+
+def _vertices(value: Any) -> np.ndarray:
+    """Far from the origin only doubles hold the shape."""
+    single, array = _floats("vertices", value, 3), as_numpy(value)
+    if array.dtype != np.float64 or np.abs(single).max() <= _FAR * np.ptp(single, axis=0).max():
+        return single
+    return np.ascontiguousarray(array)
 
 
 def _faces(value: Any) -> np.ndarray:

@@ -632,3 +632,27 @@ fn a_drained_job_is_unfinished_and_nobodys_fault() {
     let end = fate(&mut life, Role::Bake, 0);
     assert!(matches!(outcome(&end), Some(Outcome::Unfinished)));
 }
+
+#[test]
+fn encode_starts_once_prepare_and_bake_have_answered() {
+    let answered = [Role::Prepare, Role::Bake].map(JobEvent::Answered);
+    for [first, last] in [answered.clone(), [answered[1].clone(), answered[0].clone()]] {
+        let mut life = job();
+        life.step(JobEvent::Begin);
+        let encode = |actions: Vec<Action>| {
+            let starts = |action: &Action| {
+                matches!(
+                    action,
+                    Action::Spawn {
+                        role: Role::Encode,
+                        ..
+                    }
+                )
+            };
+            actions.iter().any(starts)
+        };
+        assert!(!encode(life.step(first.clone())), "{first:?}");
+        assert!(encode(life.step(last.clone())), "{last:?}");
+        assert!(!encode(life.step(last)));
+    }
+}

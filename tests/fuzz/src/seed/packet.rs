@@ -201,6 +201,7 @@ pub(crate) fn summaries() -> [Done; 3] {
     }];
     [
         Done::Prepare(PrepareSummary {
+            offset: [451_200.0, 96.5, -5_412_300.0],
             triangles_read: 5856,
             triangles_degenerate: 1,
             triangles: 5855,

@@ -66,8 +66,14 @@ pub(crate) fn load(bytes: &[u8], name: &str) -> Result<RawMesh, Failure> {
     let limit = LOADING_BYTES + (BYTES_FOR_A_BYTE + bytes.len()) * bytes.len();
     heap::within(limit, "loading a mesh", || {
         let files = One { name, bytes };
-        load::read(&Folder::new(&files, Root::Mesh), name, true, &Silent)
-            .map_err(|error| error.failure(name))
+        load::read_local(
+            &Folder::new(&files, Root::Mesh),
+            name,
+            (true, None),
+            &Silent,
+        )
+        .map(|(mesh, _offset)| mesh)
+        .map_err(|error| error.failure(name))
     })
 }
 

@@ -401,6 +401,7 @@ pub(crate) fn summary(role: Role, views: u32, holdout: u32) -> Done {
     }];
     match role {
         Role::Prepare => Done::Prepare(PrepareSummary {
+            offset: [0.0; 3],
             triangles_read: 1,
             triangles_degenerate: 0,
             triangles: 1,

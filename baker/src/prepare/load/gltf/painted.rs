@@ -13,6 +13,7 @@ use proto::message::Code;
 use super::{GltfError, RawMesh, Reader, read_with};
 use crate::image::render::{Image, srgb};
 use crate::prepare::load::buffers::{decode_base64, decode_percent};
+use crate::prepare::load::raw::{Offset, Wanted};
 use crate::prepare::picture;
 use crate::worker::folder::Folder;
 use crate::worker::pace;
@@ -48,20 +49,20 @@ impl Pictures {
 
 /// Reads the bytes of the file `name`, a GLB or bare JSON.
 pub(in crate::prepare::load) fn read(
-    bytes: &[u8],
-    is_glb: bool,
+    file: (&[u8], bool),
     name: &str,
     folder: &Folder<'_>,
+    offset: &Offset,
     progress: &dyn Progress,
 ) -> Result<(RawMesh, Pictures), GltfError> {
-    read_with(
-        (bytes, is_glb),
-        name,
-        folder,
-        (true, None, false),
-        progress,
-        |reader| pictures(reader, progress),
-    )
+    let wanted = Wanted {
+        uvs: true,
+        set: None,
+        offset: *offset,
+    };
+    read_with(file, name, folder, (wanted, false), progress, |reader| {
+        pictures(reader, progress)
+    })
 }
 
 fn pictures(reader: &mut Reader<'_>, progress: &dyn Progress) -> Result<Pictures, GltfError> {
@@ -262,7 +263,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let local = Local(dir.path().to_path_buf());
         let folder = Folder::new(&local, Root::Mesh);
-        read(&glb(change), true, "a.glb", &folder, &Silent)
+        let file = glb(change);
+        read((&file, true), "a.glb", &folder, &[0.0; 3], &Silent)
     }
 
     #[test]

@@ -114,7 +114,7 @@ fn globals(root: &json::Root) -> Vec<Option<Transform>> {
     let mut globals = vec![None; root.nodes.len()];
     while let Some((index, outer)) = stack.pop() {
         if let (Some(node), Some(global @ None)) = (root.nodes.get(index), globals.get_mut(index)) {
-            let transform = scene::compose(&outer, &scene::local(node));
+            let transform = scene::compose(&outer, &scene::local(&node.into()));
             *global = Some(transform);
             stack.extend(children(node).into_iter().map(|child| (child, transform)));
         }

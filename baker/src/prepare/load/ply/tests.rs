@@ -2,6 +2,10 @@
 
 use super::*;
 
+fn read(bytes: &[u8], want_uvs: bool) -> Result<RawMesh, PlyError> {
+    super::read(bytes, want_uvs, &Offset::default())
+}
+
 const SQUARE: &str = "ply\nformat ascii 1.0\ncomment made by hand\nelement vertex 4\nproperty float x\n\
     property float y\nproperty list uchar int neighbours\nproperty double z\nproperty float s\nproperty float t\n\
     element face 1\nproperty uchar red\nproperty list uchar int vertex_indices\nend_header\n\

@@ -424,7 +424,7 @@ impl Children {
             product,
             ..Rung::default()
         };
-        let assignment = Kind::Bake(self.spec).assignment(role, &rung, &self.tables);
+        let assignment = Kind::Bake(self.spec).assignment(role, &rung, &self.tables, [0.0; 3]);
         let child = Child::new(role, product, Dispatcher::new(assignment));
         self.children[role as usize] = Some(child);
     }
