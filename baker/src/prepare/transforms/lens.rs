@@ -19,6 +19,8 @@ pub(crate) const MAX_PIXELS: f64 = MAX_VIEW_EDGE as f64 * 1000.0;
 pub(crate) struct Lens {
     focal: [Option<Focal>; 2],
     centre: [Option<f64>; 2],
+    /// `cx`, `cy` are counted from the right, from the bottom.
+    mirrored: [bool; 2],
     stated: [Option<f64>; 2],
     /// `camera_angle_x`, where `fl_x` is given too.
     angle_x: Option<f64>,
@@ -105,6 +107,7 @@ impl Lens {
         let lens = Self {
             focal,
             centre,
+            mirrored: [false; 2],
             stated,
             angle_x,
             distortion: Distortion::from_keys(keys, top)?,
@@ -180,9 +183,42 @@ impl Lens {
             (None, Some(f)) => [f * scale[0] / scale[1], f],
             (None, None) => return Err(Problem::NoFocalLength),
         };
-        let centre =
-            [0, 1].map(|axis| self.centre[axis].map_or(picture[axis] / 2.0, |c| c * scale[axis]));
+        let centre = [0, 1].map(|axis| self.centre[axis].unwrap_or(0.0));
+                if centre[0] >= picture[0] || centre[1] >= picture[1] {
+                    return Err(Problem::OtherSize {
+                        centre,
+                        picture: [width, height],
+                    });
+                }
+            }
+        }
+        let length = |axis: usize| match self.focal[axis] {
+            Some(Focal::Length(length)) => Some(length * scale[axis]),
+            Some(Focal::Angle(angle)) => Some(focal_length(angle, picture[axis])),
+            None => None,
+        };
+        // One axis alone means square pixels.
+        let focal = match (length(0), length(1)) {
+            (Some(x), Some(y)) => [x, y],
+            (Some(f), None) => [f, f * scale[1] / scale[0]],
+            (None, Some(f)) => [f * scale[0] / scale[1], f],
+            (None, None) => return Err(Problem::NoFocalLength),
+        };
+        let centre = [0, 1].map(|axis| {
+            let centre = self.centre[axis].map_or(picture[axis] / 2.0, |c| c * scale[axis]);
+            match self.mirrored[axis] {
+                true => picture[axis] - centre,
+                false => centre,
+            }
+        });
         Ok((focal, centre))
+    }
+
+    /// Counts the principal point from the other side along the axes that are `mirrored`.
+    pub(crate) fn mirror_centre(&mut self, mirrored: [bool; 2]) {
+        for (own, mirrored) in self.mirrored.iter_mut().zip(mirrored) {
+            *own ^= mirrored;
+        }
     }
 }
 

@@ -130,10 +130,13 @@ impl<'a> Set<'a> {
     /// Takes another frame for the given one.
     pub(super) fn take(&mut self, candidate: &Candidate) {
         match &mut self.kind {
-            Kind::Frames(frames) => frames
-                .iter_mut()
-                .for_each(|frame| frame.pose = candidate.pose(&frame.pose)),
-            Kind::Arrays(views) => views.move_cameras(|pose| candidate.pose(pose)),
+            Kind::Frames(frames) => frames.iter_mut().for_each(|frame| {
+                frame.pose = candidate.pose(&frame.pose);
+                frame.lens.mirror_centre(candidate.mirrored);
+            }),
+            Kind::Arrays(views) => {
+                views.move_cameras(candidate.mirrored, |pose| candidate.pose(pose));
+            }
         }
     }
 
