@@ -9,6 +9,7 @@ use proto::limits::MAX_VIEW_EDGE;
 
 use super::distortion::Distortion;
 use super::error::Problem;
+use super::fisheye::Curved;
 use super::keys::Keys;
 
 /// Upper bound of `w`, `h`, focal lengths and principal points in pixels: a thousand times the largest view.
@@ -48,6 +49,8 @@ pub(crate) struct Known {
     /// `k1` to `k6` of `FULL_OPENCV`.
     pub(crate) radial: [f64; 6],
     pub(crate) tangential: [f64; 2],
+    /// In place of these.
+    pub(crate) curved: Option<Curved>,
 }
 
 impl Lens {
@@ -60,7 +63,9 @@ impl Lens {
         keys.radial = known.radial.map(Some);
         keys.tangential = known.tangential.map(Some);
         keys.camera_model = Some("FULL_OPENCV".to_owned());
-        Self::from_keys(&keys, &Keys::default()).map(|(lens, _)| lens)
+        let (mut lens, _) = Self::from_keys(&keys, &Keys::default())?;
+        lens.distortion = known.curved.map(Distortion::Curved).or(lens.distortion);
+        Ok(lens)
     }
 
     /// Reads the keys. The flag says that `fl_x` and `camera_angle_x` disagree.
@@ -78,6 +83,15 @@ impl Lens {
         }
         if focal == [None, None] {
             return Err(Problem::NoFocalLength);
+        }
+        let distortion = Distortion::from_keys(keys, top)?;
+        if let Some(Distortion::Curved(_)) = distortion {
+            for (key, focal) in ["camera_angle_x", "camera_angle_y"].into_iter().zip(focal) {
+                if let Some(Focal::Angle(value)) = focal {
+                    let wanted = "enough for a fisheye: give fl_x";
+                    return Err(Problem::Range { key, value, wanted });
+                }
+            }
         }
         let centre = [keys.cx.or(top.cx), keys.cy.or(top.cy)];
         for (key, value) in ["cx", "cy"].into_iter().zip(centre) {
@@ -110,7 +124,7 @@ impl Lens {
             mirrored: [false; 2],
             stated,
             angle_x,
-            distortion: Distortion::from_keys(keys, top)?,
+            distortion,
         };
         let disagreeing = stated[0].is_some_and(|w| lens.contradicts(w, w));
         Ok((lens, disagreeing))
@@ -163,27 +177,6 @@ impl Lens {
             [None, Some(h)] => scale = [picture[1] / h; 2],
             [None, None] => {
                 let centre = [0, 1].map(|axis| self.centre[axis].unwrap_or(0.0));
-                if centre[0] >= picture[0] || centre[1] >= picture[1] {
-                    return Err(Problem::OtherSize {
-                        centre,
-                        picture: [width, height],
-                    });
-                }
-            }
-        }
-        let length = |axis: usize| match self.focal[axis] {
-            Some(Focal::Length(length)) => Some(length * scale[axis]),
-            Some(Focal::Angle(angle)) => Some(focal_length(angle, picture[axis])),
-            None => None,
-        };
-        // One axis alone means square pixels.
-        let focal = match (length(0), length(1)) {
-            (Some(x), Some(y)) => [x, y],
-            (Some(f), None) => [f, f * scale[1] / scale[0]],
-            (None, Some(f)) => [f * scale[0] / scale[1], f],
-            (None, None) => return Err(Problem::NoFocalLength),
-        };
-        let centre = [0, 1].map(|axis| self.centre[axis].unwrap_or(0.0));
                 if centre[0] >= picture[0] || centre[1] >= picture[1] {
                     return Err(Problem::OtherSize {
                         centre,

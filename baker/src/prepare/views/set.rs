@@ -16,7 +16,7 @@ use crate::prepare::frame::{Candidate, Silhouette};
 use crate::prepare::load::ArraysError;
 use crate::prepare::repair::Eye;
 use crate::prepare::texels::Lookout;
-use crate::prepare::transforms::{self, Applied, Frame, Pose};
+use crate::prepare::transforms::{self, Applied, Distortion, Frame, Pose};
 use crate::worker::folder::{Folder, FolderError};
 use crate::worker::progress::Progress;
 
@@ -98,6 +98,16 @@ impl<'a> Set<'a> {
             applied = read.applied;
             Kind::Frames(read.frames)
         };
+        if let Kind::Frames(frames) = &kind {
+            let curved =
+                |frame: &&Frame| matches!(frame.lens.distortion, Some(Distortion::Curved(_)));
+            let count = frames.iter().filter(curved).count();
+            if count > 0 {
+                warn(&format!(
+                    "{count} views have a fisheye lens: they are resampled as a pinhole takes them, without what lies farther off the axis than 1.5 times their size holds"
+                ));
+            }
+        }
         Ok(Self {
             folder: pictures,
             file: name,
