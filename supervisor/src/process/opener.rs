@@ -147,7 +147,7 @@ impl Question {
                 None => opened,
             };
         }
-        let told = !self.beyond.as_ref().is_some_and(|beyond| beyond.served);
+        let told = (self.beyond.as_ref()).is_none_or(|beyond| !beyond.served);
         let opened = opened.map_err(|refusal| match refusal {
             Refusal::Missing | Refusal::Outside => {
                 links::describe(&*self.folder, &name, told).unwrap_or(refusal)
