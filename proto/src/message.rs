@@ -258,7 +258,7 @@ pub enum Refusal {
     /// A name with a NUL character.
     #[error("the file name contains a NUL character")]
     NulInName,
-    /// The name, or a symbolic link on its way, leaves the folder.
+    /// The name leaves the folder.
     #[error("lies outside its folder")]
     Outside,
     /// Neither what the user named, nor of a kind that meshes and views are made of; or hidden.
@@ -284,6 +284,9 @@ pub enum Refusal {
     /// The system refuses for another reason: its error number.
     #[error("cannot be read ({})", io::Error::from_raw_os_error(*.0))]
     Os(i32),
+    /// A symbolic link on its way leaves the folder, or leads to nothing: what is said of it.
+    #[error("{0}")]
+    Link(String),
 }
 
 impl Refusal {
@@ -292,7 +295,7 @@ impl Refusal {
     pub fn code(&self) -> Code {
         match self {
             Self::EmptyName | Self::NulInName => Code::InvalidAsset,
-            Self::Outside | Self::Unlisted | Self::Missing | Self::NotAFile(_) => {
+            Self::Outside | Self::Unlisted | Self::Missing | Self::NotAFile(_) | Self::Link(_) => {
                 Code::MissingInput
             }
             Self::Os(errno) if place::is_wrong(&io::Error::from_raw_os_error(*errno)) => {

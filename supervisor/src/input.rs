@@ -2,7 +2,8 @@
 //! it.
 //!
 //! Files are opened for prepare only beneath these folders ([`crate::process::opener`]). A link that the user named himself is
-//! resolved here: if it leads out of its folder, the target's folder is opened instead.
+//! resolved here: if it leads out of its folder, the target's folder is opened, too. Other links may lead there, as in a
+//! Hugging Face cache, and names that its own folder lacks are looked for there.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -32,6 +33,18 @@ pub struct Input {
     pub name: String,
     /// Folder of the pictures, if the views are a COLMAP model.
     pub pictures: Option<Pictures>,
+    /// Where links may lead that leave the folder.
+    pub beyond: Option<Beyond>,
+}
+
+/// A folder beneath which links of another may lead.
+#[derive(Clone, Debug)]
+pub struct Beyond {
+    /// Opened without the right to list it.
+    pub folder: Arc<OwnedFd>,
+    /// It is one that a sidecar's operator allows, not where a link leads that the user named: nothing but links looks
+    /// into it, and no message says where a link leads.
+    pub served: bool,
 }
 
 /// Finds a file and opens its folder. `what` names it in messages: `the mesh`.
@@ -63,7 +76,12 @@ pub fn find(what: &str, path: &Path) -> Result<Input, Box<JobError>> {
     if !metadata.is_file() {
         return Err(missing("is not a file"));
     }
-    let place = leaves_folder(path).unwrap_or_else(|| path.to_path_buf());
+    let target = leaves_folder(path);
+    // The endings tell formats, and files of a cache have none.
+    let place = match (&target, path.extension()) {
+        (Some(target), None) => target,
+        _ => path,
+    };
     let name = place
         .file_name()
         .ok_or_else(|| missing("has no file name"))?;
@@ -75,17 +93,26 @@ pub fn find(what: &str, path: &Path) -> Result<Input, Box<JobError>> {
             "rename the file",
         ));
     };
-    let folder = match place.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
+    let around = |file: &Path| {
+        let folder = match file.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
+        };
+        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let opened = open(folder, flags, Mode::empty()).map_err(|errno| failed(errno.into()))?;
+        Ok::<_, Box<JobError>>(Arc::new(opened))
     };
-    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-    let opened = open(folder, flags, Mode::empty()).map_err(|errno| failed(errno.into()))?;
+    let beyond = |target: &PathBuf| {
+        let folder = around(target)?;
+        let served = false;
+        Ok::<_, Box<JobError>>(Beyond { folder, served })
+    };
     Ok(Input {
         path: path.to_path_buf(),
-        folder: Arc::new(opened),
+        folder: around(place)?,
         name: name.to_owned(),
         pictures: None,
+        beyond: target.as_ref().map(beyond).transpose()?,
     })
 }
 
@@ -144,10 +171,12 @@ mod tests {
         fs::write(near.join("own.glb"), b"x").expect("file");
         symlink(far.join("real.glb"), near.join("out.glb")).expect("link");
         symlink("own.glb", near.join("in.glb")).expect("link");
-        assert_eq!(
-            find("the mesh", &near.join("out.glb")).expect("there").name,
-            "real.glb"
-        );
+        symlink(far.join("real.glb"), near.join("bare")).expect("link");
+        for (named, name) in [("out.glb", "out.glb"), ("bare", "real.glb")] {
+            let found = find("the mesh", &near.join(named)).expect("there");
+            assert_eq!(found.name, name);
+            assert!(found.beyond.is_some_and(|beyond| !beyond.served));
+        }
         assert_eq!(
             find("the mesh", &near.join("in.glb")).expect("there").name,
             "in.glb"

@@ -143,7 +143,7 @@ const MAGIC: [(usize, &[u8], &str, Class, &str); 44] = [
 ];
 
 /// First words of a text, in lower case.
-const WORDS: [(&str, &str, Class, &str); 7] = [
+const WORDS: [(&str, &str, Class, &str); 10] = [
     (
         "version https://git-lfs",
         "a pointer of Git LFS, not the file that it stands for",
@@ -153,19 +153,38 @@ const WORDS: [(&str, &str, Class, &str); 7] = [
     ("<!doctype html", "a web page (HTML)", Class::Other, AGAIN),
     ("<html", "a web page (HTML)", Class::Other, AGAIN),
     ("# bundle file", "a Bundler file", Class::Cameras, CAMERAS),
+    (
+        "nvm_v3",
+        "a scene of VisualSFM (NVM)",
+        Class::Cameras,
+        CAMERAS,
+    ),
+    (
+        "#name,x,y",
+        "cameras of RealityCapture (CSV)",
+        Class::Cameras,
+        CAMERAS,
+    ),
+    ("mvefile", "a file of MVE", Class::Cameras, CAMERAS),
     ("solid ", STL_MESH, Class::Mesh, ""),
     ("off\n", OFF_MESH, Class::Mesh, ""),
     ("off\r", OFF_MESH, Class::Mesh, ""),
 ];
 
 /// Programs whose XML begins so after its declaration, by a word near its start.
-const XML: [(&str, &str, Class, &str); 5] = [
+const XML: [(&str, &str, Class, &str); 6] = [
     ("<html", "a web page (HTML)", Class::Other, AGAIN),
     ("<collada", "a COLLADA file (XML)", Class::Mesh, EXPORT_MESH),
     ("<x3d", "an X3D file (XML)", Class::Mesh, EXPORT_MESH),
     (
         "<chunk",
         "XML, as Agisoft Metashape exports cameras",
+        Class::Cameras,
+        CAMERAS,
+    ),
+    (
+        "<blocksexchange",
+        "XML, as ContextCapture and Metashape export blocks of cameras",
         Class::Cameras,
         CAMERAS,
     ),
@@ -238,9 +257,61 @@ fn text(bytes: &[u8]) -> Option<Foreign> {
     })
 }
 
+/// JSON of other programs, by keys that they all have.
+const JSON: [(&[&str], &str); 5] = [
+    (&["\"sfm_data_version\""], "a scene of OpenMVG (sfm_data)"),
+    (
+        &["\"intrinsics\"", "\"views\"", "\"poses\""],
+        "a scene of Meshroom (AliceVision's .sfm)",
+    ),
+    (
+        &["\"PinholeCameraTrajectory\""],
+        "a camera trajectory of Open3D",
+    ),
+    (&["\"PinholeCameraParameters\""], "a camera of Open3D"),
+    (
+        &["\"img_name\"", "\"rotation\"", "\"position\""],
+        "the cameras.json of a Gaussian splatting",
+    ),
+];
+
+/// The program whose cameras a JSON file without frames holds, where its keys tell.
+pub(crate) fn program(text: &[u8]) -> Option<&'static str> {
+    let has = |key: &&str| text.windows(key.len()).any(|part| part == key.as_bytes());
+    let found = JSON.iter().find(|(keys, _)| keys.iter().all(has));
+    found.map(|(_, what)| *what)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn cameras_of_other_programs_are_told() {
+        for (text, what) in [
+            ("{\"sfm_data_version\": \"0.3\"}", Some("OpenMVG")),
+            (
+                "{\"version\": [1], \"views\": [], \"intrinsics\": [], \"poses\": []}",
+                Some("Meshroom"),
+            ),
+            (
+                "{\"class_name\": \"PinholeCameraTrajectory\"}",
+                Some("Open3D"),
+            ),
+            (
+                "[{\"id\": 0, \"img_name\": \"a\", \"position\": [], \"rotation\": []}]",
+                Some("splatting"),
+            ),
+            ("{\"views\": []}", None),
+        ] {
+            let found = program(text.as_bytes());
+            assert_eq!(found.is_some(), what.is_some(), "{text}");
+            assert!(
+                found.unwrap_or_default().contains(what.unwrap_or_default()),
+                "{text}"
+            );
+        }
+    }
 
     #[test]
     fn what_lies_under_a_wrong_name_is_told() {

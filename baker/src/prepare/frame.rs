@@ -183,6 +183,9 @@ pub(crate) fn judge(input: &Input<'_>, tell: &dyn Fn()) -> Verdict {
             return Verdict::Other(candidate, said);
         }
     }
+    if let Some(verdict) = centred(&scene, &given) {
+        return verdict;
+    }
     let families = families(&scene, tell);
     if let Some(verdict) = winner(&scene, &families, &given) {
         return verdict;
@@ -270,7 +273,14 @@ fn clear(value: f64, other: f64) -> bool {
 
 fn said(difference: &str, overlaps: &[Overlap], given: &Given) -> String {
     format!(
-        "the views are in another frame than the mesh: {difference}: taken so (silhouettes overlap by {}, {} as given; median of {} views)",
+        "the views are in another frame than the mesh: {difference}: taken so ({})",
+        counted(overlaps, given)
+    )
+}
+
+fn counted(overlaps: &[Overlap], given: &Given) -> String {
+    format!(
+        "silhouettes overlap by {}, {} as given; median of {} views",
         percent(median_of(overlaps, Overlap::iou)),
         percent(given.median),
         overlaps.len()
@@ -288,6 +298,40 @@ fn refused_order(given: &Given) -> Verdict {
     )
 }
 
+/// What follows where the principal point fits once it is counted from the other side of the picture, as `MeshLab` counts
+/// its y.
+fn centred(scene: &Scene, given: &Given) -> Option<Verdict> {
+    // Of those that are even, the last is taken.
+    let ways = [
+        ([true, true], "cx and cy are counted from the bottom right"),
+        ([true, false], "cx is counted from the right"),
+        ([false, true], "cy is counted from the bottom"),
+    ];
+    let found = ways.into_iter().map(|(mirrored, name)| {
+        let candidate = Candidate {
+            mirrored,
+            ..Candidate::GIVEN
+        };
+        (candidate, scene.overlaps(&candidate), name)
+    });
+    let (candidate, overlaps, name) = found.max_by(|a, b| value(&a.1).total_cmp(&value(&b.1)))?;
+    wins(value(&overlaps), given.value).then(|| {
+        let said = format!(
+            "the principal point is that of the mirrored picture: {name}: taken so ({})",
+            counted(&overlaps, given)
+        );
+        Verdict::Other(candidate, said)
+    })
+}
+
+fn candidate(reading: Reading, place: Similarity) -> Candidate {
+    Candidate {
+        reading,
+        place,
+        ..Candidate::GIVEN
+    }
+}
+
 /// The best candidates, best first.
 fn families(scene: &Scene, tell: &dyn Fn()) -> Vec<Family> {
     let few = scene.thinned(FEW_VIEWS, FEW_POINTS);
@@ -302,7 +346,7 @@ fn families(scene: &Scene, tell: &dyn Fn()) -> Vec<Family> {
             let laid = focus.and_then(|focus| few.laid(reading, &turn, focus));
             let places = [Some(given), laid].into_iter().flatten();
             let tried = places.map(|place| {
-                let candidate = Candidate { reading, place };
+                let candidate = candidate(reading, place);
                 let value = few.value(&candidate);
                 Family { candidate, value }
             });
@@ -354,7 +398,7 @@ fn refined(scene: &Scene, family: &Family, tell: &dyn Fn()) -> Family {
         .flatten()
         .map(|place| {
             tell();
-            let candidate = Candidate { reading, place };
+            let candidate = candidate(reading, place);
             let value = scene.value(&candidate);
             Family { candidate, value }
         })

@@ -17,6 +17,7 @@
 mod channels;
 mod distortion;
 mod error;
+mod fisheye;
 mod frame;
 mod keys;
 mod lenient;
@@ -35,7 +36,9 @@ pub(crate) use distortion::Distortion;
 #[cfg(test)]
 pub(in crate::prepare) use distortion::tests::lens as lens_of;
 pub(crate) use error::{NoRotation, Problem, TransformsError};
+pub(crate) use fisheye::{Curved, Fisheye};
 pub(crate) use frame::Frame;
+pub(crate) use keys::CHECKED;
 use keys::{File, Keys};
 pub(crate) use lens::{Known, Lens, MAX_PIXELS};
 pub(crate) use pose::Pose;
@@ -112,9 +115,10 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Transforms, TransformsError> {
         _ if text.iter().all(u8::is_ascii_whitespace) => return Err(TransformsError::Empty),
         _ => {}
     }
-    let file = read_file(text)?;
+    let other = |error| foreign::program(text).map_or(error, TransformsError::Program);
+    let file = read_file(text).map_err(other)?;
     let Some(list) = file.frames else {
-        return Err(TransformsError::NoFrames);
+        return Err(other(TransformsError::NoFrames));
     };
     if list.count > MAX_VIEWS {
         return Err(TransformsError::TooManyFrames(list.count));
@@ -129,7 +133,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Transforms, TransformsError> {
     let mut disagreeing = 0_usize;
     let frames = list.frames.into_iter().enumerate().map(|(number, keys)| {
         let (frame, notes) =
-            read_frame(keys, &file.keys).map_err(|problem| TransformsError::Frame {
+            read_frame(keys, &file.keys, list.count).map_err(|problem| TransformsError::Frame {
                 frame: number,
                 problem,
             })?;
@@ -205,9 +209,9 @@ struct Notes {
     disagreeing: bool,
 }
 
-fn read_frame(keys: Keys, top: &Keys) -> Result<(Frame, Notes), Problem> {
-    keys.check_pinhole()?;
-    top.check_pinhole()?;
+fn read_frame(keys: Keys, top: &Keys, count: usize) -> Result<(Frame, Notes), Problem> {
+    keys.check_lens(count)?;
+    top.check_lens(count)?;
     let file = keys
         .file_path
         .clone()

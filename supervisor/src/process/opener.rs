@@ -3,7 +3,8 @@
 //! A name is accepted if the user gave it, or if it has the ending of a buffer or a picture and no hidden part. An
 //! attacker who controls prepare beside a mesh in a home folder thus cannot read `~/.ssh`. The kernel resolves the name
 //! (`openat2`, `RESOLVE_BENEATH`): neither `..` nor a symbolic link leaves the folder, even if another process renames
-//! files meanwhile. Links that stay beneath the folder are followed. Where a name is missing, one that differs in case or
+//! files meanwhile. Links that stay beneath the folder are followed, and so are those that lead where the job allows it
+//! ([`links`]); of others it is said what they are. Where a name is missing, one that differs in case or
 //! Unicode form alone is taken for it ([`alike`](alike::alike)). An absolute name, as some tools write it, must lie
 //! beneath the folder. Opening never waits for the writer of a pipe. Only what `fstat` calls a regular file is handed
 //! down.
@@ -12,8 +13,8 @@
 //! gone blocks a thread, not the supervisor, and the child is told after [`OPEN_DEADLINE_S`].
 
 use std::borrow::Cow;
-use std::fs::{self, File, Metadata};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::fs::{File, Metadata};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -26,7 +27,7 @@ use proto::message::{NotAFile, Refusal, Root};
 use tokio::time::timeout;
 
 use self::alike::alike;
-use crate::input::{Input, companion, exporter};
+use crate::input::{Beyond, Input, companion, exporter};
 use crate::process::reserve::lend;
 use crate::process::workers;
 
@@ -60,6 +61,7 @@ pub struct Opened {
 #[derive(Debug)]
 pub struct Question {
     folder: Arc<OwnedFd>,
+    beyond: Option<Beyond>,
     /// The user gave this name.
     named: bool,
     name: String,
@@ -99,6 +101,7 @@ impl Opener {
         self.waiting = true;
         Ok(Question {
             folder: Arc::clone(folder),
+            beyond: input.beyond.clone(),
             named: named && !pictures,
             name,
             limit,
@@ -137,14 +140,20 @@ impl Question {
     fn open(&self) -> Result<(OwnedFd, u64), Refusal> {
         let name = self.relative()?;
         self.check_name(&name)?;
-        let opened = match beneath(&*self.folder, &name) {
-            Err(Refusal::Missing) => {
-                let other = alike(&*self.folder, &name).ok_or(Refusal::Missing)?;
-                self.check_name(&other)?;
-                beneath(&*self.folder, &other)
+        let mut opened = self.beneath(&self.folder, &name);
+        if let Err(Refusal::Missing) = opened {
+            opened = match self.beyond.as_ref().filter(|beyond| !beyond.served) {
+                Some(beyond) => self.beneath(&beyond.folder, &name),
+                None => opened,
+            };
+        }
+        let told = (self.beyond.as_ref()).is_none_or(|beyond| !beyond.served);
+        let opened = opened.map_err(|refusal| match refusal {
+            Refusal::Missing | Refusal::Outside => {
+                links::describe(&*self.folder, &name, told).unwrap_or(refusal)
             }
-            opened => opened,
-        };
+            refusal => refusal,
+        });
         let file = File::from(opened?);
         let metadata = file.metadata().map_err(|error| os(&error))?;
         if !metadata.is_file() {
@@ -158,6 +167,25 @@ impl Question {
             });
         }
         Ok((file.into(), size))
+    }
+
+    /// Opens the name, or one alike, beneath `folder` or where its links may lead.
+    fn beneath(&self, folder: &OwnedFd, name: &str) -> Result<OwnedFd, Refusal> {
+        let beyond = self.beyond.as_ref();
+        let open = |name: &str| match beneath(folder, name) {
+            Err(Refusal::Outside) => {
+                links::follow(folder, name, beyond, self.named).ok_or(Refusal::Outside)
+            }
+            opened => opened,
+        };
+        match open(name) {
+            Err(Refusal::Missing) => {
+                let other = alike(folder, name).ok_or(Refusal::Missing)?;
+                self.check_name(&other)?;
+                open(&other)
+            }
+            opened => opened,
+        }
     }
 
     /// The name relative to the folder; an absolute name must lie beneath it.
@@ -178,8 +206,7 @@ impl Question {
         }
         // The parent alone is resolved here. The kernel judges the file itself, which may be missing or a link.
         let inside = || {
-            let folder = format!("/proc/self/fd/{}", self.folder.as_raw_fd());
-            let folder = fs::read_link(folder).ok()?;
+            let folder = links::path_of(&self.folder)?;
             let file = path.parent()?.canonicalize().ok()?.join(path.file_name()?);
             let inside = file.strip_prefix(folder).ok()?;
             inside.to_str().map(str::to_owned)
@@ -219,9 +246,14 @@ fn leaves(name: &str) -> bool {
 }
 
 fn beneath(folder: &impl AsFd, name: &str) -> Result<OwnedFd, Refusal> {
+    resolved(folder, name, ResolveFlag::RESOLVE_NO_MAGICLINKS)
+}
+
+/// Opens a name that the kernel resolves beneath the folder, under more rules.
+fn resolved(folder: &impl AsFd, name: &str, more: ResolveFlag) -> Result<OwnedFd, Refusal> {
     let how = OpenHow::new()
         .flags(OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK | OFlag::O_NOCTTY)
-        .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS);
+        .resolve(ResolveFlag::RESOLVE_BENEATH | more);
     for _ in 0..RESOLVE_ATTEMPTS {
         return match lend(|| openat2(folder, name, how)) {
             Ok(fd) => Ok(fd),
@@ -252,5 +284,6 @@ fn kind(metadata: &Metadata) -> NotAFile {
 }
 
 mod alike;
+mod links;
 #[cfg(test)]
 mod tests;

@@ -14,7 +14,7 @@ use proto::message::Code;
 
 use super::problem::Problem;
 use crate::error::JobError;
-use crate::input::{Input, Pictures, find, find_uploaded, is_model, likely};
+use crate::input::{Beyond, Input, Pictures, find, find_uploaded, is_model, likely};
 use crate::options::{ARRAYS, JobOptions, Source};
 
 /// The allowed folders, opened. A folder that was named by a link has both names.
@@ -74,6 +74,11 @@ impl Roots {
             folder: Arc::new(folder),
             name: name.to_owned(),
             pictures: None,
+            // A job may name any file beneath the root, so its links may lead to one.
+            beyond: Some(Beyond {
+                folder: Arc::clone(root),
+                served: true,
+            }),
         })
     }
 

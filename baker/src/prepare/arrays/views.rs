@@ -134,14 +134,24 @@ impl ArrayViews {
         &self.cameras
     }
 
-    /// Changes the cameras' poses.
-    pub(in crate::prepare) fn move_cameras(&mut self, moved: impl Fn(&Pose) -> Pose) {
+    /// Changes the cameras' poses, and counts their principal points from the other side along the `mirrored` axes.
+    pub(in crate::prepare) fn move_cameras(
+        &mut self,
+        mirrored: [bool; 2],
+        moved: impl Fn(&Pose) -> Pose,
+    ) {
+        let [_, height, width, _] = self.observations.shape;
         for camera in &mut self.cameras {
             let pose = moved(&Pose {
                 rotation: camera.rotation,
                 translation: camera.translation,
             });
             (camera.rotation, camera.translation) = (pose.rotation, pose.translation);
+            for (axis, edge) in [width, height].into_iter().enumerate() {
+                if mirrored[axis] {
+                    camera.centre[axis] = edge as f64 - camera.centre[axis];
+                }
+            }
         }
     }
 

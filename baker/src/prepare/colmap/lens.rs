@@ -1,9 +1,9 @@
-//! Converts a camera model with its parameters to a lens, where `OpenCV`'s radial and tangential model covers it.
+//! Converts a camera model with its parameters to a lens. Order and meaning of the parameters: COLMAP's `models.h`.
 
 use proto::message::Code;
 
 use super::wrong::{Read, UNDISTORT, Wrong};
-use crate::prepare::transforms::{Known, Lens};
+use crate::prepare::transforms::{CHECKED, Curved, Fisheye, Known, Lens};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Model {
@@ -13,7 +13,7 @@ pub(super) enum Model {
 }
 
 /// Names and parameter counts, in the order of COLMAP's model numbers.
-const MODELS: [(&str, usize); 12] = [
+const MODELS: [(&str, usize); 18] = [
     ("SIMPLE_PINHOLE", 3),
     ("PINHOLE", 4),
     ("SIMPLE_RADIAL", 4),
@@ -26,7 +26,17 @@ const MODELS: [(&str, usize); 12] = [
     ("RADIAL_FISHEYE", 5),
     ("THIN_PRISM_FISHEYE", 12),
     ("RAD_TAN_THIN_PRISM_FISHEYE", 16),
+    ("SIMPLE_DIVISION", 4),
+    ("DIVISION", 5),
+    ("SIMPLE_FISHEYE", 3),
+    ("FISHEYE", 4),
+    ("EUCM", 6),
+    ("EQUIRECTANGULAR", 2),
 ];
+/// Largest ω of an FOV lens in radians.
+const WIDEST: f64 = 3.1;
+/// Larger coefficients are taken for a mistake.
+const LARGEST: f64 = 1e4;
 
 impl Model {
     pub(super) fn numbered(number: i32) -> Option<Self> {
@@ -63,7 +73,8 @@ pub(super) struct Camera {
 }
 
 impl Camera {
-    pub(super) fn lens(&self) -> Read<Lens> {
+    /// Its lens, where `count` images are in the model.
+    pub(super) fn lens(&self, count: usize) -> Read<Lens> {
         if let Some(number) = self.parameters.iter().find(|x| !x.is_finite()) {
             return Err(Wrong::new(format!("{number} is no parameter of a lens")));
         }
@@ -82,14 +93,10 @@ impl Camera {
             ("FULL_OPENCV", &[fx, fy, x, y, k1, k2, p1, p2, k3, k4, k5, k6]) => {
                 ([fx, fy], [x, y], [k1, k2, k3, k4, k5, k6], [p1, p2])
             }
-            (model, _) => {
-                return Err(Wrong {
-                    code: Code::UnsupportedFeature,
-                    text: format!(
-                        "the model {model} is none of a lens with radial and tangential distortion, which alone are undone"
-                    ),
-                    hint: UNDISTORT,
-                });
+            _ => {
+                let curved = self.curved().filter(|_| count >= CHECKED);
+                let curved = curved.ok_or_else(|| self.unsupported(count))?;
+                return self.with(curved);
             }
         };
         let known = Known {
@@ -98,7 +105,85 @@ impl Camera {
             centre,
             radial,
             tangential,
+            curved: None,
         };
         Lens::known(&known).map_err(|problem| Wrong::new(problem.to_string()))
+    }
+
+    /// The fisheye or other lens, where it is one that is undone.
+    fn curved(&self) -> Option<Curved> {
+        let rest = self.parameters.get(self.lengths() + 2..)?;
+        let small = rest.iter().all(|x| x.abs() <= LARGEST);
+        let curved = match (self.model.name(), rest) {
+            (
+                "OPENCV_FISHEYE"
+                | "FISHEYE"
+                | "SIMPLE_FISHEYE"
+                | "SIMPLE_RADIAL_FISHEYE"
+                | "RADIAL_FISHEYE",
+                radial,
+            ) => Curved::fisheye(radial),
+            ("THIN_PRISM_FISHEYE", &[k1, k2, p1, p2, k3, k4, s1, s3]) => Curved::Fisheye(Fisheye {
+                radial: [k1, k2, k3, k4, 0.0, 0.0],
+                tangential: [p1, p2],
+                prism: [s1, 0.0, s3, 0.0],
+                after: false,
+            }),
+            ("RAD_TAN_THIN_PRISM_FISHEYE", &[k0, k1, k2, k3, k4, k5, p0, p1, s0, s1, s2, s3]) => {
+                Curved::Fisheye(Fisheye {
+                    radial: [k0, k1, k2, k3, k4, k5],
+                    // Its p0 is of x.
+                    tangential: [p1, p0],
+                    prism: [s0, s1, s2, s3],
+                    after: true,
+                })
+            }
+            ("FOV", &[angle]) if (1e-6..WIDEST).contains(&angle) => Curved::Fov(angle),
+            ("EUCM", &[alpha, beta]) if (0.0..=1.0).contains(&alpha) && beta > 0.0 => {
+                Curved::Eucm([alpha, beta])
+            }
+            _ => return None,
+        };
+        small.then_some(curved)
+    }
+
+    /// Number of focal lengths among the parameters, which come first; the principal point follows.
+    fn lengths(&self) -> usize {
+        match self.model.name().starts_with("SIMPLE_") || self.model.name() == "RADIAL_FISHEYE" {
+            true => 1,
+            false => 2,
+        }
+    }
+
+    fn with(&self, curved: Curved) -> Read<Lens> {
+        let (focal, centre) = match self.parameters[..] {
+            [f, x, y, ..] if self.lengths() == 1 => ([f; 2], [x, y]),
+            [fx, fy, x, y, ..] => ([fx, fy], [x, y]),
+            _ => return Err(self.unsupported(CHECKED)),
+        };
+        let known = Known {
+            size: self.size,
+            focal,
+            centre,
+            radial: [0.0; 6],
+            tangential: [0.0; 2],
+            curved: Some(curved),
+        };
+        Lens::known(&known).map_err(|problem| Wrong::new(problem.to_string()))
+    }
+
+    fn unsupported(&self, count: usize) -> Wrong {
+        let model = self.model.name();
+        let why = match self.curved() {
+            Some(_) => {
+                format!("is not taken from {count} images, which do not show whether it is theirs")
+            }
+            None => "with these parameters is none of those that are undone".to_owned(),
+        };
+        Wrong {
+            code: Code::UnsupportedFeature,
+            text: format!("the model {model} {why}"),
+            hint: UNDISTORT,
+        }
     }
 }

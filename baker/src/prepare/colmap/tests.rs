@@ -6,7 +6,7 @@ use proto::limits::MAX_VIEWS;
 use proto::message::{Code, Root};
 
 use super::*;
-use crate::prepare::transforms::Distortion;
+use crate::prepare::transforms::{Curved, Distortion, Fisheye};
 use crate::worker::folder::Local;
 
 /// Numbers of a camera as COLMAP's own library reads them: id, model, size, parameters.
@@ -194,6 +194,43 @@ fn other_lenses_are_refused_by_name_where_an_image_has_one() {
     );
     let numbered = read_binary(&binary(&[(1, 99, [9, 9], &[])], &[])).expect_err("unknown");
     assert!(numbered.message.contains("model number 99") && numbered.hint.contains("undistorter"));
+}
+
+#[test]
+fn fisheyes_of_three_images_are_lenses() {
+    for (number, parameters, lens) in [
+        (
+            5,
+            vec![0.1, 0.2, 0.3, 0.4],
+            Curved::fisheye(&[0.1, 0.2, 0.3, 0.4]),
+        ),
+        (7, vec![0.9], Curved::Fov(0.9)),
+        (8, vec![0.1], Curved::fisheye(&[0.1])),
+        (9, vec![0.1, 0.2], Curved::fisheye(&[0.1, 0.2])),
+        (
+            10,
+            vec![0.1, 0.2, 0.01, 0.02, 0.3, 0.4, 0.03, 0.04],
+            Curved::Fisheye(Fisheye {
+                radial: [0.1, 0.2, 0.3, 0.4, 0.0, 0.0],
+                tangential: [0.01, 0.02],
+                prism: [0.03, 0.0, 0.04, 0.0],
+                after: false,
+            }),
+        ),
+        (14, vec![], Curved::fisheye(&[])),
+        (15, vec![], Curved::fisheye(&[])),
+        (16, vec![0.6, 1.1], Curved::Eucm([0.6, 1.1])),
+    ] {
+        let lengths = if matches!(number, 8 | 9 | 14) { 1 } else { 2 };
+        let all = [vec![50.0; lengths], vec![32.0, 24.0], parameters].concat();
+        let images = [1, 2, 3].map(|id| (id, TURN, 1, "a.png"));
+        let read = read_binary(&binary(&[(1, number, [64, 48], &all)], &images)).expect("a lens");
+        let wanted = Some(Distortion::Curved(lens));
+        assert_eq!(read[0].lens.distortion, wanted, "{number}");
+        let lens = read[0].lens.intrinsics([64, 48]).expect("a lens");
+        assert_eq!(lens, ([50.0; 2], [32.0, 24.0]), "{number}");
+        assert!(read_binary(&binary(&[(1, number, [64, 48], &all)], &images[..2])).is_err());
+    }
 }
 
 #[test]

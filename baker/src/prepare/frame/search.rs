@@ -38,6 +38,8 @@ pub(crate) struct Reading {
 pub(crate) struct Candidate {
     pub(crate) reading: Reading,
     pub(crate) place: Similarity,
+    /// The principal point's x, y are counted from the other side of the picture.
+    pub(crate) mirrored: [bool; 2],
 }
 
 pub(super) fn times(a: &Matrix, b: &Matrix) -> Matrix {
@@ -151,6 +153,7 @@ impl Candidate {
             roll: 0,
         },
         place: Similarity::NONE,
+        mirrored: [false; 2],
     };
 
     /// The camera's pose in the mesh's frame. A mirror stays in its rotation.
@@ -242,7 +245,8 @@ impl Scene {
         let views = self.silhouettes.iter().zip(&self.poses);
         views
             .map(|(silhouette, pose)| {
-                silhouette.draw(&candidate.pose(pose), &self.points, &mut drawn);
+                let centre = silhouette.centre_of(candidate.mirrored);
+                silhouette.draw_about(centre, &candidate.pose(pose), &self.points, &mut drawn);
                 silhouette.overlap(&drawn)
             })
             .collect()

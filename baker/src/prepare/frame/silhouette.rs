@@ -129,8 +129,27 @@ impl Silhouette {
         blob(&self.cells, self.size)
     }
 
+    /// The principal point, counted from the other side along the axes that are `mirrored`.
+    pub(super) fn centre_of(&self, mirrored: [bool; 2]) -> [f64; 2] {
+        [0, 1].map(|axis| match mirrored[axis] {
+            true => self.size[axis] as f64 - self.centre[axis],
+            false => self.centre[axis],
+        })
+    }
+
     /// Draws the points into `drawn`, which is resized.
     pub(super) fn draw(&self, pose: &Pose, points: &[[f64; 3]], drawn: &mut Vec<bool>) {
+        self.draw_about(self.centre, pose, points, drawn);
+    }
+
+    /// Draws the points as a camera with another principal point sees them.
+    pub(super) fn draw_about(
+        &self,
+        centre: [f64; 2],
+        pose: &Pose,
+        points: &[[f64; 3]],
+        drawn: &mut Vec<bool>,
+    ) {
         drawn.clear();
         drawn.resize(self.cells.len(), false);
         let [columns, rows] = self.size;
@@ -143,7 +162,7 @@ impl Silhouette {
             }
             let x = (r0[0] * p[0] + r0[1] * p[1] + r0[2] * p[2] + t[0]) / z * self.focal[0];
             let y = (r1[0] * p[0] + r1[1] * p[1] + r1[2] * p[2] + t[1]) / z * self.focal[1];
-            let (x, y) = (x + self.centre[0], y + self.centre[1]);
+            let (x, y) = (x + centre[0], y + centre[1]);
             if x >= 0.0 && y >= 0.0 && x < columns as f64 && y < rows as f64 {
                 drawn[y as usize * columns + x as usize] = true;
             }

@@ -134,6 +134,38 @@ fn a_mesh_in_another_frame_is_found() {
 }
 
 #[test]
+fn a_principal_point_counted_from_the_other_side_is_found() {
+    for (off, mirrored, words) in [
+        ([0.0, 7.0], [false, true], "cy is counted from the bottom"),
+        ([-8.0, 0.0], [true, false], "cx is counted from the right"),
+        (
+            [6.0, 7.0],
+            [true, true],
+            "cx and cy are counted from the bottom right",
+        ),
+    ] {
+        let points = body();
+        let mut views = seen(&points);
+        for (index, view) in &mut views {
+            let centre = [0, 1].map(|axis| 32.0 + off[axis]);
+            let mut cells = Vec::new();
+            view.draw_about(centre, &poses()[*index], &points, &mut cells);
+            view.cells = cells;
+            view.centre = [0, 1].map(|axis| 32.0 - off[axis]);
+        }
+        let Verdict::Other(candidate, said) = judged(&poses(), points, views) else {
+            panic!("{off:?}: the other side is not found");
+        };
+        let wanted = Candidate {
+            mirrored,
+            ..Candidate::GIVEN
+        };
+        assert_eq!(candidate, wanted);
+        assert!(said.contains(words), "{said}");
+    }
+}
+
+#[test]
 fn cameras_in_another_convention_are_found() {
     // By the rules of the file: camera to world with OpenGL axes, read as world to camera.
     let read = |pose: &Pose, ways: [bool; 2], roll: u8| {

@@ -1,20 +1,30 @@
-//! Lens distortion with `OpenCV`'s radial and tangential coefficients: maps rays to places on the sensor and back.
+//! Lens distortion, mostly with `OpenCV`'s radial and tangential coefficients: maps rays to places on the sensor and back.
 //!
 //! ```text
 //!    x_d = x · radial + 2 p1 x y + p2 (r² + 2 x²)          radial = (1 + k1 r² + k2 r⁴ + k3 r⁶) / (1 + k4 r² + k5 r⁴ + k6 r⁶)
 //!    y_d = y · radial + p1 (r² + 2 y²) + 2 p2 x y          x, y: on the plane at distance 1; r² = x² + y²
 //! ```
 //!
-//! COLMAP's `SIMPLE_RADIAL`, `RADIAL`, `OPENCV` and `FULL_OPENCV` are such lenses. `k4` has two meanings. In `OpenCV`
+//! COLMAP's `SIMPLE_RADIAL`, `RADIAL`, `OPENCV` and `FULL_OPENCV` are such lenses; [`super::fisheye`] has others. `k4` has two meanings. In `OpenCV`
 //! and COLMAP's `FULL_OPENCV` it belongs to the denominator. nerfstudio, which has no k5 and k6, multiplies it by r⁸ in
 //! the numerator. It is read as nerfstudio's unless k5 or k6 is set or the model is `FULL_OPENCV`.
 
 use super::error::Problem;
+use super::fisheye::Curved;
 use super::keys::Keys;
+
+/// A lens that is no pinhole.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Distortion {
+    /// Radial and tangential.
+    Plane(Plane),
+    /// Fisheyes and others.
+    Curved(Curved),
+}
 
 /// Coefficients, see the head of this file.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Distortion {
+pub(crate) struct Plane {
     /// Numerator: k1, k2, k3, and nerfstudio's k4.
     above: [f64; 4],
     /// Denominator: k4, k5, k6.
@@ -55,6 +65,9 @@ impl Distortion {
             *p = number(TANGENTIAL[at], keys.tangential[at], top.tangential[at])?;
         }
         let model = keys.camera_model.as_ref().or(top.camera_model.as_ref());
+        if keys.is_fisheye() || top.is_fisheye() {
+            return Ok(Some(Self::Curved(Curved::fisheye(&k[..4]))));
+        }
         let rational = k[4] != 0.0
             || k[5] != 0.0
             || model.is_some_and(|model| model.eq_ignore_ascii_case("FULL_OPENCV"));
@@ -62,31 +75,28 @@ impl Distortion {
             true => (0.0, [k[3], k[4], k[5]]),
             false => (k[3], [0.0; 3]),
         };
-        let lens = Self {
+        let lens = Plane {
             above: [k[0], k[1], k[2], eighth],
             below,
             tangential,
         };
-        Ok((lens != Self::default()).then_some(lens))
+        Ok((lens != Plane::default()).then_some(Self::Plane(lens)))
     }
 
-    fn radial(&self, squared: f64) -> f64 {
-        let [k1, k2, k3, k4] = self.above;
-        let [k5, k6, k7] = self.below;
-        let above = 1.0 + squared * (k1 + squared * (k2 + squared * (k3 + squared * k4)));
-        let below = 1.0 + squared * (k5 + squared * (k6 + squared * k7));
-        above / below
+    /// Distance from the axis at which a ray lands, without terms that depend on its direction.
+    fn radius(&self, r: f64) -> f64 {
+        match self {
+            Self::Plane(lens) => r * lens.radial(r * r),
+            Self::Curved(lens) => lens.radius(r),
+        }
     }
 
     /// Maps `(x, y)` on the plane at distance 1 to its distorted place.
-    pub(crate) fn distort(&self, [x, y]: [f64; 2]) -> [f64; 2] {
-        let squared = x * x + y * y;
-        let radial = self.radial(squared);
-        let [p1, p2] = self.tangential;
-        [
-            x * radial + 2.0 * p1 * x * y + p2 * (squared + 2.0 * x * x),
-            y * radial + p1 * (squared + 2.0 * y * y) + 2.0 * p2 * x * y,
-        ]
+    pub(crate) fn distort(&self, at: [f64; 2]) -> [f64; 2] {
+        match self {
+            Self::Plane(lens) => lens.distort(at),
+            Self::Curved(lens) => lens.distort(at),
+        }
     }
 
     /// The largest r up to which the distorted radius grows. Beyond it the polynomial folds back and shows nothing
@@ -95,7 +105,7 @@ impl Distortion {
         let mut before = 0.0;
         for probe in 1..=PROBES {
             let r = FARTHEST * f64::from(probe) / f64::from(PROBES);
-            let lands = r * self.radial(r * r);
+            let lands = self.radius(r);
             // False for NaN.
             let outwards = lands > before;
             if !outwards {
@@ -139,6 +149,26 @@ impl Distortion {
         let here = self.distort(at);
         let near = (here[0] - lands[0]).hypot(here[1] - lands[1]) < 1e-7;
         (near && at[0].hypot(at[1]) <= limit).then_some(at)
+    }
+}
+
+impl Plane {
+    fn radial(&self, squared: f64) -> f64 {
+        let [k1, k2, k3, k4] = self.above;
+        let [k5, k6, k7] = self.below;
+        let above = 1.0 + squared * (k1 + squared * (k2 + squared * (k3 + squared * k4)));
+        let below = 1.0 + squared * (k5 + squared * (k6 + squared * k7));
+        above / below
+    }
+
+    fn distort(&self, [x, y]: [f64; 2]) -> [f64; 2] {
+        let squared = x * x + y * y;
+        let radial = self.radial(squared);
+        let [p1, p2] = self.tangential;
+        [
+            x * radial + 2.0 * p1 * x * y + p2 * (squared + 2.0 * x * x),
+            y * radial + p1 * (squared + 2.0 * y * y) + 2.0 * p2 * x * y,
+        ]
     }
 }
 

@@ -31,6 +31,9 @@ pub(crate) enum TransformsError {
     Json(#[source] serde_json::Error),
     #[error("has no frames: the key is missing")]
     NoFrames,
+    /// Cameras of another program.
+    #[error("is {0}, and has no frames")]
+    Program(&'static str),
     #[error("has no frames: the list is empty")]
     EmptyFrames,
     /// More than [`MAX_VIEWS`].
@@ -154,6 +157,7 @@ impl TransformsError {
             | Self::Empty
             | Self::Json(_)
             | Self::NoFrames
+            | Self::Program(_)
             | Self::EmptyFrames
             | Self::UnknownNames { .. }
             | Self::SamePicture { .. }
@@ -178,7 +182,7 @@ impl TransformsError {
                 Category::Data if !is_of_a_number(&error.to_string()) => LAYOUT,
                 _ => "numbers are plain JSON numbers: NaN, Infinity and quoted numbers are not",
             },
-            Self::NoFrames => OTHERS,
+            Self::NoFrames | Self::Program(_) => OTHERS,
             Self::EmptyFrames | Self::Empty => LAYOUT,
             Self::TooManyFrames(_) => "leave out views; a few hundred are enough for any object",
             Self::TooManyNames { .. } => "name each frame once",
@@ -216,7 +220,9 @@ impl Problem {
             Self::Prism { .. } => {
                 "undistort the pictures first (colmap image_undistorter, ns-process-data) and set the coefficients to 0"
             }
-            Self::NotPinhole { .. } => "convert the pictures to a pinhole camera first",
+            Self::NotPinhole { .. } => {
+                "undistort the pictures to a pinhole camera first (colmap image_undistorter, cv2.fisheye.undistortImage)"
+            }
             Self::NoFocalLength => "give fl_x in pixels or camera_angle_x in radians",
             Self::Aspect { .. } => {
                 "the camera belongs to a picture of another shape: w and h, or the file, are wrong"

@@ -63,13 +63,27 @@ const PINHOLES: [&str; 8] = [
     "",
 ];
 
+/// The key of instant-ngp.
+const FISHEYE: &str = "is_fisheye";
+/// Fewest views with a fisheye. Undistorted pictures often keep the fisheye's label, and the silhouettes of fewer views do
+/// not show it.
+pub(crate) const CHECKED: usize = 3;
+
 impl Keys {
-    /// Refuses everything beyond a pinhole camera with such a lens.
-    pub(super) fn check_pinhole(&self) -> Result<(), Problem> {
+    /// The lens is a fisheye of nerfstudio or instant-ngp: `OpenCV`'s, with k1 to k4.
+    pub(super) fn is_fisheye(&self) -> bool {
+        let model = self.camera_model.as_deref().unwrap_or_default();
+        self.projection == Some(FISHEYE) || model.eq_ignore_ascii_case("OPENCV_FISHEYE")
+    }
+
+    /// Refuses everything beyond a pinhole camera with such a lens, and in one of `count` frames a fisheye.
+    pub(super) fn check_lens(&self, count: usize) -> Result<(), Problem> {
+        let fisheye = self.is_fisheye() && count >= CHECKED;
         if let Some((key, value)) = self.prism {
             return Err(Problem::Prism { key, value });
         }
         if let Some(model) = &self.camera_model
+            && !fisheye
             && !PINHOLES.contains(&model.to_ascii_uppercase().as_str())
         {
             return Err(Problem::NotPinhole {
@@ -77,7 +91,7 @@ impl Keys {
                 value: model.clone(),
             });
         }
-        if let Some(key) = self.projection {
+        if let Some(key) = self.projection.filter(|_| !fisheye) {
             return Err(Problem::NotPinhole {
                 key,
                 value: "true".to_owned(),
@@ -122,7 +136,7 @@ impl Keys {
             "camera_angle_y" => self.camera_angle_y = value(key, map)?,
             "camera_model" => self.camera_model = value(key, map)?,
             "camera_type" => self.camera_type = value(key, map)?,
-            "is_fisheye" => self.projection = flag("is_fisheye", map)?.or(self.projection),
+            FISHEYE => self.projection = flag(FISHEYE, map)?.or(self.projection),
             "latlong" => self.projection = flag("latlong", map)?.or(self.projection),
             "equirectangular" => {
                 self.projection = flag("equirectangular", map)?.or(self.projection);

@@ -9,6 +9,7 @@ use proto::limits::MAX_VIEW_EDGE;
 
 use super::distortion::Distortion;
 use super::error::Problem;
+use super::fisheye::Curved;
 use super::keys::Keys;
 
 /// Upper bound of `w`, `h`, focal lengths and principal points in pixels: a thousand times the largest view.
@@ -19,6 +20,8 @@ pub(crate) const MAX_PIXELS: f64 = MAX_VIEW_EDGE as f64 * 1000.0;
 pub(crate) struct Lens {
     focal: [Option<Focal>; 2],
     centre: [Option<f64>; 2],
+    /// `cx`, `cy` are counted from the right, from the bottom.
+    mirrored: [bool; 2],
     stated: [Option<f64>; 2],
     /// `camera_angle_x`, where `fl_x` is given too.
     angle_x: Option<f64>,
@@ -46,6 +49,8 @@ pub(crate) struct Known {
     /// `k1` to `k6` of `FULL_OPENCV`.
     pub(crate) radial: [f64; 6],
     pub(crate) tangential: [f64; 2],
+    /// In place of these.
+    pub(crate) curved: Option<Curved>,
 }
 
 impl Lens {
@@ -58,7 +63,9 @@ impl Lens {
         keys.radial = known.radial.map(Some);
         keys.tangential = known.tangential.map(Some);
         keys.camera_model = Some("FULL_OPENCV".to_owned());
-        Self::from_keys(&keys, &Keys::default()).map(|(lens, _)| lens)
+        let (mut lens, _) = Self::from_keys(&keys, &Keys::default())?;
+        lens.distortion = known.curved.map(Distortion::Curved).or(lens.distortion);
+        Ok(lens)
     }
 
     /// Reads the keys. The flag says that `fl_x` and `camera_angle_x` disagree.
@@ -76,6 +83,15 @@ impl Lens {
         }
         if focal == [None, None] {
             return Err(Problem::NoFocalLength);
+        }
+        let distortion = Distortion::from_keys(keys, top)?;
+        if let Some(Distortion::Curved(_)) = distortion {
+            for (key, focal) in ["camera_angle_x", "camera_angle_y"].into_iter().zip(focal) {
+                if let Some(Focal::Angle(value)) = focal {
+                    let wanted = "enough for a fisheye: give fl_x";
+                    return Err(Problem::Range { key, value, wanted });
+                }
+            }
         }
         let centre = [keys.cx.or(top.cx), keys.cy.or(top.cy)];
         for (key, value) in ["cx", "cy"].into_iter().zip(centre) {
@@ -105,9 +121,10 @@ impl Lens {
         let lens = Self {
             focal,
             centre,
+            mirrored: [false; 2],
             stated,
             angle_x,
-            distortion: Distortion::from_keys(keys, top)?,
+            distortion,
         };
         let disagreeing = stated[0].is_some_and(|w| lens.contradicts(w, w));
         Ok((lens, disagreeing))
@@ -188,9 +205,21 @@ impl Lens {
             (None, Some(f)) => [f * scale[0] / scale[1], f],
             (None, None) => return Err(Problem::NoFocalLength),
         };
-        let centre =
-            [0, 1].map(|axis| self.centre[axis].map_or(picture[axis] / 2.0, |c| c * scale[axis]));
+        let centre = [0, 1].map(|axis| {
+            let centre = self.centre[axis].map_or(picture[axis] / 2.0, |c| c * scale[axis]);
+            match self.mirrored[axis] {
+                true => picture[axis] - centre,
+                false => centre,
+            }
+        });
         Ok((focal, centre))
+    }
+
+    /// Counts the principal point from the other side along the axes that are `mirrored`.
+    pub(crate) fn mirror_centre(&mut self, mirrored: [bool; 2]) {
+        for (own, mirrored) in self.mirrored.iter_mut().zip(mirrored) {
+            *own ^= mirrored;
+        }
     }
 }
 

@@ -332,6 +332,29 @@ fn lens_numbers_out_of_range_are_refused_by_key() {
         }
     }
     assert!(refusal(&file(json!({}), json!({}))).contains("neither fl_x nor camera_angle_x"));
+    // In a set whose silhouettes show whether the lens is right, a fisheye is one.
+    for keys in [
+        json!({"camera_model": "OPENCV_FISHEYE"}),
+        json!({"is_fisheye": true}),
+    ] {
+        let mut set = json!({"fl_x": 9, "k2": 0.1, "frames": vec![frame(); 3]});
+        for (at, frame) in (0..).zip(set["frames"].as_array_mut().expect("frames")) {
+            frame["file_path"] = json!(format!("{at}.png"));
+        }
+        for (key, value) in keys.as_object().expect("keys") {
+            set[key] = value.clone();
+        }
+        let read = parse(set.to_string().as_bytes()).expect("readable");
+        let fisheye = Distortion::Curved(Curved::fisheye(&[0.0, 0.1]));
+        assert!(
+            read.frames
+                .iter()
+                .all(|frame| frame.lens.distortion == Some(fisheye))
+        );
+        set["camera_angle_x"] = json!(2.0);
+        set["fl_x"] = json!(null);
+        assert!(refusal(set.to_string().as_bytes()).contains("not enough for a fisheye"));
+    }
     // Zero coefficients distort nothing.
     let harmless = json!({"fl_x": 9, "k1": 0, "p1": 0.0, "camera_model": "OPENCV", "is_fisheye": false, "rolling_shutter": [0, 0, 0]});
     assert!(parse(&file(harmless, json!({}))).is_ok());

@@ -13,6 +13,9 @@ use crate::prepare::picture::{self, Header, Meaning, Orientation, Picture, Pictu
 use crate::prepare::transforms::{Frame, Lens};
 use crate::worker::folder::{Folder, FolderError};
 
+/// How to mend a link that leads out of the folder.
+const LINK: &str = "files are read only beneath the folder that was given: copy the set with its links followed (cp -rL)";
+
 struct File {
     name: String,
     /// Found under another name than its own, with or without an ending.
@@ -291,6 +294,7 @@ impl File {
                 FolderError::Refused(Refusal::Outside) => {
                     "files are read only beneath the folder of transforms.json, and symbolic links are followed only there: move or copy the pictures beside it"
                 }
+                FolderError::Refused(Refusal::Link(_)) => LINK,
                 _ => "",
             };
             Failure {
@@ -309,6 +313,7 @@ impl File {
                         Refusal::Missing
                         | Refusal::Outside
                         | Refusal::Unlisted
+                        | Refusal::Link(_)
                         | Refusal::NotAFile(_),
                     ),
                 ) => {

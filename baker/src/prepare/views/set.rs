@@ -19,7 +19,7 @@ use crate::prepare::load::{ArraysError, Offset};
 use crate::prepare::picture::Picture;
 use crate::prepare::repair::Eye;
 use crate::prepare::texels::Lookout;
-use crate::prepare::transforms::{self, Applied, Frame, Pose};
+use crate::prepare::transforms::{self, Applied, Distortion, Frame, Pose};
 use crate::worker::folder::{Folder, FolderError};
 use crate::worker::progress::Progress;
 
@@ -104,6 +104,16 @@ impl<'a> Set<'a> {
             applied = read.applied;
             Kind::Frames(read.frames)
         };
+        if let Kind::Frames(frames) = &kind {
+            let curved =
+                |frame: &&Frame| matches!(frame.lens.distortion, Some(Distortion::Curved(_)));
+            let count = frames.iter().filter(curved).count();
+            if count > 0 {
+                warn(&format!(
+                    "{count} views have a fisheye lens: they are resampled as a pinhole takes them, without what lies farther off the axis than 1.5 times their size holds"
+                ));
+            }
+        }
         Ok(Self {
             folder: pictures,
             file: name,
@@ -137,10 +147,13 @@ impl<'a> Set<'a> {
     /// Takes another frame for the given one.
     pub(super) fn take(&mut self, candidate: &Candidate) {
         match &mut self.kind {
-            Kind::Frames(frames) => frames
-                .iter_mut()
-                .for_each(|frame| frame.pose = candidate.pose(&frame.pose)),
-            Kind::Arrays(views) => views.move_cameras(|pose| candidate.pose(pose)),
+            Kind::Frames(frames) => frames.iter_mut().for_each(|frame| {
+                frame.pose = candidate.pose(&frame.pose);
+                frame.lens.mirror_centre(candidate.mirrored);
+            }),
+            Kind::Arrays(views) => {
+                views.move_cameras(candidate.mirrored, |pose| candidate.pose(pose));
+            }
         }
     }
 

@@ -180,7 +180,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::prepare::transforms::lens_of;
+    use crate::prepare::transforms::{Curved, lens_of};
 
     /// A smooth scene, different at every place and in every channel, so that mirroring or rotation would show.
     fn scene([x, y]: [f64; 2]) -> [u8; 4] {
@@ -217,12 +217,18 @@ mod tests {
     #[test]
     fn a_bent_picture_becomes_the_straight_one() {
         let (size, focal, centre) = ([320, 200], [300.0, 280.0], [150.0, 110.0]);
-        for keys in [
+        let lenses = [
             json!({"k1": -0.2, "k2": 0.05, "p1": 0.004, "p2": -0.003}),
             json!({"k1": 0.25, "p1": -0.002, "p2": 0.006}),
             json!({"camera_model": "FULL_OPENCV", "k1": 0.2, "k4": 0.4}),
-        ] {
-            let lens = lens_of(&keys).expect("distorted");
+        ];
+        let curved = [
+            Curved::fisheye(&[0.05, -0.01]),
+            Curved::Fov(0.7),
+            Curved::Eucm([0.5, 1.2]),
+        ];
+        let lenses = lenses.map(|keys| lens_of(&keys).expect("distorted"));
+        for lens in lenses.into_iter().chain(curved.map(Distortion::Curved)) {
             let limit = lens.limit();
             let bent = taken(size, focal, centre, |lands| lens.undistort(lands, limit));
             let (straight, middle) = straighten(&bent, focal, centre, &lens, Numbers::Srgb);
@@ -238,10 +244,10 @@ mod tests {
                 }
             }
             let rms = (squares / f64::from(seen)).sqrt();
-            assert!(rms < 0.6, "{keys}: off by {rms} of 255");
+            assert!(rms < 0.6, "{lens:?}: off by {rms} of 255");
             // Everything that the original shows is there.
             let share = f64::from(seen) / f64::from(size[0] * size[1]);
-            assert!(share > 0.85, "{keys}: {share}");
+            assert!(share > 0.85, "{lens:?}: {share}");
         }
     }
 

@@ -1,5 +1,6 @@
 //! Names that are opened, and every way to name something else.
 
+use std::fs;
 use std::io::Read;
 use std::os::unix::fs::symlink;
 
@@ -81,8 +82,7 @@ fn an_absolute_name_is_one_beneath_the_folder_or_none() {
         ("none/none.png", Refusal::Outside),
         ("notes.txt", Refusal::Unlisted),
         (".ssh/id.bin", Refusal::Unlisted),
-        ("sub/leaves.png", Refusal::Outside),
-        ("absolute.png", Refusal::Outside),
+        ("sub/leaves.png", leaves("is", "../../secret.png")),
     ] {
         assert_eq!(
             open(&input, &name(root.join(file)), 5),
@@ -99,8 +99,6 @@ fn nothing_outside_is_opened() {
     for name in [
         "../secret.png",
         "sub/../../secret.png",
-        "sub/leaves.png",
-        "absolute.png",
         "/etc/passwd",
         "../../etc/passwd",
         "/",
@@ -108,8 +106,96 @@ fn nothing_outside_is_opened() {
     ] {
         assert_eq!(open(&input, name, 1 << 20), Err(Refusal::Outside), "{name}");
     }
-    // A link into another process's descriptors: refused as absolute before it is refused as a magic link.
-    assert_eq!(open(&input, "magic.bin", 1 << 20), Err(Refusal::Outside));
+}
+
+/// The refusal of a link that leaves the folder, or lies on the way.
+fn leaves(link: &str, target: &str) -> Refusal {
+    let link = match link {
+        "is" => "is a symbolic link".to_owned(),
+        on_the_way => format!("lies behind the symbolic link {on_the_way}"),
+    };
+    Refusal::Link(format!("{link} to {target}, outside its folder"))
+}
+
+#[test]
+fn a_link_out_of_the_folder_is_refused_by_what_it_is() {
+    let (guard, input) = folder();
+    let root = guard.path().join("root");
+    symlink("../other", root.join("train")).expect("a link");
+    symlink("nothing.png", root.join("dangling.png")).expect("a link");
+    fs::create_dir(guard.path().join("other")).expect("a folder");
+    fs::write(guard.path().join("other/a.png"), b"inner").expect("a file");
+    let secret = guard.path().join("secret.png");
+    let nothing = "is a symbolic link to nothing.png, where nothing is";
+    let cases = [
+        ("sub/leaves.png", leaves("is", "../../secret.png")),
+        (
+            "absolute.png",
+            leaves("is", secret.to_str().expect("ascii")),
+        ),
+        ("train/a.png", leaves("train", "../other")),
+        ("dangling.png", Refusal::Link(nothing.to_owned())),
+    ];
+    for (name, refusal) in cases {
+        assert_eq!(open(&input, name, 1 << 20), Err(refusal), "{name}");
+    }
+    // A link into the descriptors of this process.
+    let magic = open(&input, "magic.bin", 1 << 20);
+    assert!(matches!(magic, Err(Refusal::Link(_))), "{magic:?}");
+}
+
+#[test]
+fn links_lead_where_the_named_link_leads_and_beneath_a_root() {
+    let outer = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| outer.path().join(name);
+    for folder in ["hub/blobs", "hub/set/train", "hub/.git", "far"] {
+        fs::create_dir_all(at(folder)).expect("a folder");
+    }
+    for file in [
+        "hub/blobs/1",
+        "hub/blobs/2",
+        "hub/blobs/beside.png",
+        "hub/.git/3",
+        "far/4",
+    ] {
+        fs::write(at(file), b"inner").expect("a file");
+    }
+    for (target, link) in [
+        ("../blobs/1", "hub/set/t.json"),
+        ("../../blobs/2", "hub/set/train/a.png"),
+        ("../../.git/3", "hub/set/train/hidden.png"),
+        ("../../../far/4", "hub/set/train/far.png"),
+    ] {
+        symlink(target, at(link)).expect("a link");
+    }
+    let named = input::find("the views", &at("hub/set/t.json")).expect("there");
+    assert_eq!(named.name, "t.json");
+    let roots = Beyond {
+        folder: Arc::new(File::open(at("hub")).expect("a folder").into()),
+        served: true,
+    };
+    let served = Input {
+        beyond: Some(roots),
+        ..named.clone()
+    };
+    for (input, name, opened) in [
+        (&named, "t.json", true),
+        (&named, "train/a.png", true),
+        (&named, "beside.png", true),
+        (&named, "train/hidden.png", false),
+        (&named, "train/far.png", false),
+        (&served, "t.json", true),
+        (&served, "train/a.png", true),
+        (&served, "blobs/beside.png", false),
+        (&served, "train/hidden.png", false),
+        (&served, "train/far.png", false),
+    ] {
+        assert_eq!(open(input, name, 9).is_ok(), opened, "{name}");
+    }
+    let refused = open(&served, "train/far.png", 9)
+        .expect_err("outside")
+        .to_string();
+    assert_eq!(refused, "is a symbolic link that leads out of its folder");
 }
 
 #[test]
@@ -139,7 +225,10 @@ fn only_regular_files_of_bounded_size_are_opened() {
     assert_eq!(error("", 9), "the file name is empty");
     assert_eq!(error("a\0b", 9), "the file name contains a NUL character");
     assert_eq!(error("absent.png", 9), "no such file");
-    assert_eq!(error("inner.bin/child.png", 9), "no such file");
+    assert_eq!(
+        error("inner.bin/child.png", 9),
+        "lies behind inner.bin, which is a file and no folder, as a symbolic link copied as text is"
+    );
     assert_eq!(error("a.png", 9), "is a directory, not a regular file");
     assert_eq!(error("pipe.png", 9), "is a pipe, not a regular file");
     assert_eq!(

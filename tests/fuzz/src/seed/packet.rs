@@ -109,6 +109,7 @@ fn to_child() -> Vec<ToChild> {
             Refusal::TooLarge { size: 9, limit: 8 },
             Refusal::Slow(10),
             Refusal::Os(-5),
+            Refusal::Link("is a symbolic link to b, where nothing is".to_owned()),
         ]
         .map(|refusal| ToChild::Opened {
             outcome: Err(refusal),

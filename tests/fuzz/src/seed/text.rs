@@ -13,6 +13,11 @@ const NERFSTUDIO: &str = r#"{"camera_model":"OPENCV","w":64,"h":64,"fl_x":50.0,"
 const BLENDER: &str = r#"{"camera_angle_x":0.6911112070083618,"aabb_scale":4,"is_fisheye":false,"frames":[{"file_path":"./train/r_0",
 "rotation":0.012,"sharpness":9.5,"transform_matrix":[[2,0,0,0],[0,0,-2,-8],[0,2,0,0],[0,0,0,1]]}]}"#;
 
+const FISHEYE: &str = r#"{"camera_model":"OPENCV_FISHEYE","w":64,"h":64,"fl_x":30.0,"cx":32,"cy":31.5,"k1":0.05,"k4":-0.001,"frames":[
+{"file_path":"a.png","transform_matrix":[[1,0,0,0],[0,1,0,0],[0,0,1,4],[0,0,0,1]]},
+{"file_path":"b.png","transform_matrix":[[1,0,0,0],[0,1,0,0],[0,0,1,5],[0,0,0,1]]},
+{"file_path":"c.png","transform_matrix":[[1,0,0,0],[0,1,0,0],[0,0,1,6],[0,0,0,1]]}]}"#;
+
 const LOG: &str = concat!(
     "\u{3}{\"level\":\"WARN\",\"fields\":{\"message\":\"odd\",\"view\":7,\"why\":\"x\"},\"target\":\"baker\"}\n",
     "thread 'main' panicked at baker/src/bake.rs:7:9:\n\n  raw\ttext \u{1b}[31mred\r\n",
@@ -24,6 +29,7 @@ pub(super) fn add(seeds: &mut Vec<Seed>) {
         ("sample", sample_of_two()),
         ("nerfstudio", NERFSTUDIO.into()),
         ("blender", BLENDER.into()),
+        ("fisheye", FISHEYE.into()),
     ] {
         seeds.push(("transforms", format!("made-{name}"), bytes));
     }
