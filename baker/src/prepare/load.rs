@@ -33,7 +33,7 @@ mod off;
 mod stl;
 
 mod corners;
-pub(in crate::prepare) mod local;
+mod local;
 mod raw;
 
 pub use self::gltf::GltfError;
@@ -42,6 +42,7 @@ pub use self::obj::ObjError;
 pub use self::off::OffError;
 pub use self::ply::PlyError;
 pub use self::raw::{NoUvs, Offset, RawMesh};
+pub(crate) use self::raw::{Wanted, relative};
 pub use self::stl::StlError;
 pub use crate::prepare::arrays::{ArraysError, Problem as TensorProblem};
 
@@ -176,17 +177,6 @@ impl LoadError {
     }
 }
 
-/// What is read of a mesh, and at which offset.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Wanted {
-    /// Texture coordinates.
-    pub(crate) uvs: bool,
-    /// Their set; none for the one that each material uses.
-    pub(crate) set: Option<u32>,
-    /// What positions are less.
-    pub(crate) offset: Offset,
-}
-
 /// Reads the mesh file `name` of `folder`, with texture coordinates where `want_uvs`. Far from the origin f32 round its
 /// positions.
 ///
@@ -222,7 +212,7 @@ pub fn read_local(
             set,
             offset,
         };
-        Ok((read_at(folder, name, wanted, progress)?, ()))
+        read_at(folder, name, wanted, progress).map(|mesh| (mesh, ()))
     })?;
     if offset != Offset::default()
         && let Some(text) = local::coarse(&mesh, &offset)

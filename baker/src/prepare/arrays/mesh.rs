@@ -6,8 +6,7 @@ use safetensors::Dtype;
 
 use super::header::{Arrays, Axis, Tensor};
 use super::{ArraysError, FLOATS, Problem};
-use crate::prepare::load::local::local;
-use crate::prepare::load::{NoUvs, Offset, RawMesh};
+use crate::prepare::load::{NoUvs, Offset, RawMesh, relative};
 use crate::worker::folder::{FolderError, Opened};
 use crate::worker::pace;
 use crate::worker::progress::{Progress, each};
@@ -91,11 +90,11 @@ fn floats<const C: usize>(
     arrays.pieces(tensor, 0, C * tensor.shape[0], C, |bytes| {
         if tensor.dtype == Dtype::F64 {
             let numbers = bytes.as_chunks::<8>().0.as_chunks::<C>().0.iter();
-            rows.extend(numbers.map(|row| local(row.map(f64::from_le_bytes), offset)));
+            rows.extend(numbers.map(|row| relative(row.map(f64::from_le_bytes), offset)));
         } else {
             let single = |bytes| f64::from(f32::from_le_bytes(bytes));
             let numbers = bytes.as_chunks::<4>().0.as_chunks::<C>().0.iter();
-            rows.extend(numbers.map(|row| local(row.map(single), offset)));
+            rows.extend(numbers.map(|row| relative(row.map(single), offset)));
         }
         Ok(())
     })?;

@@ -9,8 +9,7 @@
 use proto::limits::MAX_TRIANGLES;
 
 use super::corners::unify;
-use super::local::local;
-use super::raw::{NoUvs, Offset, RawMesh};
+use super::raw::{NoUvs, Offset, RawMesh, relative};
 
 /// Why an OBJ file is refused.
 #[derive(Debug, thiserror::Error, PartialEq)]
@@ -91,7 +90,7 @@ impl Shape {
         match words.next() {
             Some(b"v") => {
                 let at = numbers(line, words)?;
-                self.positions.push(local(at, &self.offset));
+                self.positions.push(relative(at, &self.offset));
             }
             // Nobody reads them, so nothing is wrong with them.
             Some(b"vt") if !self.want_uvs => {}

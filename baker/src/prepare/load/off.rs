@@ -3,8 +3,7 @@
 
 use proto::limits::MAX_TRIANGLES;
 
-use super::local::local;
-use super::{NoUvs, Offset, RawMesh};
+use super::raw::{NoUvs, Offset, RawMesh, relative};
 
 /// Why an OFF file is refused.
 #[derive(Debug, thiserror::Error, PartialEq)]
@@ -61,7 +60,7 @@ pub(super) fn read(bytes: &[u8], offset: &Offset) -> Result<RawMesh, OffError> {
                 let word = words.next().and_then(|word| word.parse().ok());
                 word.ok_or(OffError::Number(line))
             };
-            positions.push(local([number()?, number()?, number()?], offset));
+            positions.push(relative([number()?, number()?, number()?], offset));
             continue;
         }
         let mut number = || {

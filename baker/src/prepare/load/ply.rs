@@ -20,8 +20,7 @@ use proto::limits::MAX_TRIANGLES;
 use self::header::{Element, header};
 use self::values::Values;
 use super::corners::unify;
-use super::local::local;
-use super::raw::{NoUvs, Offset, RawMesh};
+use super::raw::{NoUvs, Offset, RawMesh, relative};
 
 /// Why a PLY file is refused.
 #[derive(Debug, thiserror::Error, PartialEq)]
@@ -162,7 +161,7 @@ impl Shape {
                 *value = list.first().copied().unwrap_or(0.0);
             }
             let at = [x, y, z].map(|at| entry_values[at]);
-            self.positions.push(local(at, &self.offset));
+            self.positions.push(relative(at, &self.offset));
             if let Some((u, v)) = uv {
                 self.uvs.push(flipped(entry_values[u], entry_values[v]));
             }

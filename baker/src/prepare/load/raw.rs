@@ -1,7 +1,23 @@
-//! What every reader of meshes gives: [`RawMesh`].
+//! What every reader of meshes is asked for, and gives: [`Wanted`], [`RawMesh`].
 
 /// Where the local origin of a mesh lies in the coordinates of its file. All zero near the origin.
 pub type Offset = [f64; 3];
+
+/// What is read of a mesh, and at which offset.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Wanted {
+    /// Texture coordinates.
+    pub(crate) uvs: bool,
+    /// Their set; none for the one that each material uses.
+    pub(crate) set: Option<u32>,
+    /// What positions are less.
+    pub(crate) offset: Offset,
+}
+
+/// A coordinate, or several, of the file less an offset. f32 hold it from here on.
+pub(crate) fn relative<const N: usize>(at: [f64; N], offset: &[f64; N]) -> [f32; N] {
+    std::array::from_fn(|k| (at[k] - offset[k]) as f32)
+}
 
 /// The triangles of a file, as read.
 #[derive(Clone, Debug, PartialEq)]

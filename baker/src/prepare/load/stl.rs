@@ -4,8 +4,7 @@
 
 use proto::limits::MAX_TRIANGLES;
 
-use super::local::local;
-use super::{NoUvs, Offset, RawMesh};
+use super::raw::{NoUvs, Offset, RawMesh, relative};
 use crate::prepare::foreign::{STL, is_binary_stl};
 
 /// Why an STL file is refused.
@@ -51,7 +50,7 @@ fn binary(bytes: &[u8], offset: &Offset) -> Result<Vec<[f32; 3]>, StlError> {
             number(&numbers[1]),
             number(&numbers[2]),
         ];
-        local(at, offset)
+        relative(at, offset)
     };
     Ok(vertices.map(position).collect())
 }
@@ -74,7 +73,7 @@ fn text(bytes: &[u8], offset: &Offset) -> Result<Vec<[f32; 3]>, StlError> {
         if positions.len() >= 3 * MAX_TRIANGLES {
             return Err(StlError::TooManyTriangles);
         }
-        positions.push(local(position, offset));
+        positions.push(relative(position, offset));
     }
     match positions.len() % 3 {
         0 => Ok(positions),

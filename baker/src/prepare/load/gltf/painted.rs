@@ -13,7 +13,7 @@ use proto::message::Code;
 use super::{GltfError, RawMesh, Reader, read_with};
 use crate::image::render::{Image, srgb};
 use crate::prepare::load::buffers::{decode_base64, decode_percent};
-use crate::prepare::load::{Offset, Wanted};
+use crate::prepare::load::raw::{Offset, Wanted};
 use crate::prepare::picture;
 use crate::worker::folder::Folder;
 use crate::worker::pace;
