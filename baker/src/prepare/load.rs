@@ -213,7 +213,7 @@ pub fn read_local(
             set,
             offset,
         };
-        Ok((read_at(folder, name, wanted, progress)?, ()))
+        read_at(folder, name, wanted, progress).map(|mesh| (mesh, ()))
     })?;
     if offset != Offset::default()
         && let Some(text) = local::coarse(&mesh, &offset)

@@ -76,7 +76,7 @@ fn glb(blob: &Blob) -> Option<()> {
     (json && length == blob.len() && offset == length).then_some(())
 }
 
-/// A header, and as many bytes as its elements take: vertices of floats and bytes, and triangles.
+/// A header, and as many bytes as its elements take: vertices of doubles, floats and bytes, and triangles.
 fn ply(blob: &Blob) -> Option<()> {
     begins(blob, PLY_HEAD)?;
     let head = at(blob, 0, PLY_HEADER_BYTES.min(blob.len()))?;
@@ -90,6 +90,7 @@ fn ply(blob: &Blob) -> Option<()> {
                 bytes = bytes.checked_add(count.checked_mul(row)?)?;
                 (count, row) = (words.next()?.parse().ok()?, 0);
             }
+            (Some("property"), Some("double")) => row += 8,
             (Some("property"), Some("float")) => row += 4,
             (Some("property"), Some("uchar")) => row += 1,
             // A count of three, and three numbers.
@@ -179,9 +180,9 @@ mod tests {
         for table in [Table::Preview, Table::Rejected(3), Table::Picture(1)] {
             whole(table, Container::Glb, &png);
         }
-        let ply = "ply\nformat binary_little_endian 1.0\ncomment a 1\nelement vertex 2\nproperty float x\n\
+        let ply = "ply\nformat binary_little_endian 1.0\ncomment a 1\nelement vertex 2\nproperty double x\nproperty float s\n\
             property uchar red\nelement face 1\nproperty list uchar int vertex_indices\nend_header\n";
-        let ply = [ply.as_bytes(), &[9; 2 * 5 + 13]].concat();
+        let ply = [ply.as_bytes(), &[9; 2 * 13 + 13]].concat();
         whole(Table::Glb, Container::Ply, &ply);
         whole(
             Table::Picture(0),
