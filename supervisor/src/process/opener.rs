@@ -59,7 +59,8 @@ pub struct Opened {
 /// A request that may be put to the file system.
 #[derive(Debug)]
 pub struct Question {
-    folder: Arc<OwnedFd>,
+    /// None if there is no such folder.
+    folder: Option<Arc<OwnedFd>>,
     /// The user gave this name.
     named: bool,
     name: String,
@@ -87,10 +88,11 @@ impl Opener {
             return Err(format!("it asks for more than {MAX_OPENS} files"));
         }
         let input = input.ok_or("it asks for a folder that its job does not have")?;
-        let pictures = root == Root::Pictures;
+        let pictures = matches!(root, Root::Pictures | Root::Masks);
         let folder = match &input.pictures {
-            _ if !pictures => &input.folder,
-            Some(pictures) => &pictures.folder,
+            _ if !pictures => Some(&input.folder),
+            Some(pictures) if root == Root::Masks => pictures.masks.as_ref(),
+            Some(pictures) => Some(&pictures.folder),
             None => return Err("it asks for pictures of a model, and there is none".to_owned()),
         };
         let named = name == input.name
@@ -98,7 +100,7 @@ impl Opener {
             || (root == Root::Views && exporter(&input.name) == name);
         self.waiting = true;
         Ok(Question {
-            folder: Arc::clone(folder),
+            folder: folder.map(Arc::clone),
             named: named && !pictures,
             name,
             limit,
@@ -135,13 +137,14 @@ impl Question {
     }
 
     fn open(&self) -> Result<(OwnedFd, u64), Refusal> {
-        let name = self.relative()?;
+        let folder = self.folder.as_deref().ok_or(Refusal::Missing)?;
+        let name = self.relative(folder)?;
         self.check_name(&name)?;
-        let opened = match beneath(&*self.folder, &name) {
+        let opened = match beneath(folder, &name) {
             Err(Refusal::Missing) => {
-                let other = alike(&*self.folder, &name).ok_or(Refusal::Missing)?;
+                let other = alike(folder, &name).ok_or(Refusal::Missing)?;
                 self.check_name(&other)?;
-                beneath(&*self.folder, &other)
+                beneath(folder, &other)
             }
             opened => opened,
         };
@@ -161,7 +164,7 @@ impl Question {
     }
 
     /// The name relative to the folder; an absolute name must lie beneath it.
-    fn relative(&self) -> Result<Cow<'_, str>, Refusal> {
+    fn relative(&self, folder: &OwnedFd) -> Result<Cow<'_, str>, Refusal> {
         let name = self.name.as_str();
         if name.is_empty() {
             return Err(Refusal::EmptyName);
@@ -178,7 +181,7 @@ impl Question {
         }
         // The parent alone is resolved here. The kernel judges the file itself, which may be missing or a link.
         let inside = || {
-            let folder = format!("/proc/self/fd/{}", self.folder.as_raw_fd());
+            let folder = format!("/proc/self/fd/{}", folder.as_raw_fd());
             let folder = fs::read_link(folder).ok()?;
             let file = path.parent()?.canonicalize().ok()?.join(path.file_name()?);
             let inside = file.strip_prefix(folder).ok()?;
