@@ -158,6 +158,7 @@ impl FrameFiles {
             )
             .map_err(|message| file.failure(self.index, Code::InvalidAsset, &message))?;
         }
+        let wedged = wedges && self.mask.is_none() && borders::clear(&mut picture);
         let mut layers = Vec::new();
         for (layer, file) in &self.layers {
             let meaning = match layer.is_colour() {

@@ -72,7 +72,7 @@ pub(crate) fn settle(
     let Ok(mut set) = Set::read(views, &job.views_file, job.repair.up, &Silent) else {
         return Ok(Stand::default());
     };
-    let wedges = have_wedges(set, progress);
+    let wedges = have_wedges(&set, progress);
     set.wedges = wedges;
     let stand = match job.frame {
         Frame::Auto => compare(&set, job.repair.up, (positions, triangles), progress)?,
