@@ -247,6 +247,8 @@ pub enum Root {
     Second,
     /// Of the pictures that a model of COLMAP names.
     Pictures,
+    /// Of the masks beside those pictures. It need not exist.
+    Masks,
 }
 
 /// Why a file is not opened. The name is the caller's to add.

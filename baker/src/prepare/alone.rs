@@ -60,7 +60,11 @@ pub fn decode_picture(bytes: &[u8], most: usize) -> Result<Decoded, Failure> {
             hint: String::new(),
         });
     }
-    let picture = picture::decode(bytes, header).map_err(failure)?;
+    let as_view = (
+        picture::Meaning::Colours,
+        picture::orientation(bytes, header),
+    );
+    let picture = picture::decode_as(bytes, header, as_view).map_err(failure)?;
     Ok(Decoded {
         width: picture.width,
         height: picture.height,

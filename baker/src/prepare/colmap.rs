@@ -88,7 +88,6 @@ fn frames(images: Vec<Image>, cameras: &HashMap<u64, Camera>, file: &str) -> Rea
         });
     }
     let mut lenses: HashMap<u64, Lens> = HashMap::new();
-    let count = images.len();
     let frames = images.into_iter().map(|image| {
         let named = |text: String| format!("image {} ({}): {text}", image.id, image.name);
         let lens = match lenses.get(&image.camera) {
@@ -98,7 +97,7 @@ fn frames(images: Vec<Image>, cameras: &HashMap<u64, Camera>, file: &str) -> Rea
                     let text = format!("its camera {} is not in {file}", image.camera);
                     Wrong::new(named(text))
                 })?;
-                let lens = camera.lens(count).map_err(|wrong| Wrong {
+                let lens = camera.lens().map_err(|wrong| Wrong {
                     text: named(format!("camera {}: {}", image.camera, wrong.text)),
                     ..wrong
                 })?;

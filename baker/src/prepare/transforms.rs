@@ -38,7 +38,6 @@ pub(in crate::prepare) use distortion::tests::lens as lens_of;
 pub(crate) use error::{NoRotation, Problem, TransformsError};
 pub(crate) use fisheye::{Curved, Fisheye};
 pub(crate) use frame::Frame;
-pub(crate) use keys::CHECKED;
 use keys::{File, Keys};
 pub(crate) use lens::{Known, Lens, MAX_PIXELS};
 pub(crate) use pose::Pose;
@@ -133,7 +132,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Transforms, TransformsError> {
     let mut disagreeing = 0_usize;
     let frames = list.frames.into_iter().enumerate().map(|(number, keys)| {
         let (frame, notes) =
-            read_frame(keys, &file.keys, list.count).map_err(|problem| TransformsError::Frame {
+            read_frame(keys, &file.keys).map_err(|problem| TransformsError::Frame {
                 frame: number,
                 problem,
             })?;
@@ -209,9 +208,9 @@ struct Notes {
     disagreeing: bool,
 }
 
-fn read_frame(keys: Keys, top: &Keys, count: usize) -> Result<(Frame, Notes), Problem> {
-    keys.check_lens(count)?;
-    top.check_lens(count)?;
+fn read_frame(keys: Keys, top: &Keys) -> Result<(Frame, Notes), Problem> {
+    keys.check_lens()?;
+    top.check_lens()?;
     let file = keys
         .file_path
         .clone()

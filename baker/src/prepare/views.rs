@@ -455,7 +455,7 @@ impl Delivery<'_> {
             ),
             (
                 &tally.masked,
-                "are masked by files beside them (dynamic_mask_NAME.png, NAME.alpha.png or NAME.mask.png)",
+                "are masked by files beside them (dynamic_mask_NAME.png, NAME.alpha.png, NAME.mask.png, or masks/ beside images/)",
             ),
             (
                 &tally.wedged,

@@ -2,7 +2,8 @@
 //!
 //! A COLMAP model is named by its folder, by one of its files, or by the folder of the project around it. Its pictures
 //! lie where the user says. Otherwise they lie in the nearest `images` beside the model or up to three folders above it,
-//! as COLMAP (`sparse/0`), its undistorter (`sparse`, `dense/0/sparse`) and nerfstudio (`colmap/sparse/0`) leave them. Binary files are preferred to text, as in COLMAP.
+//! as COLMAP (`sparse/0`), its undistorter (`sparse`, `dense/0/sparse`) and nerfstudio (`colmap/sparse/0`) leave them, and
+//! their masks in `masks` beside it. Binary files are preferred to text, as in COLMAP.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -23,6 +24,8 @@ pub struct Pictures {
     pub path: PathBuf,
     /// Opened without the right to list it.
     pub folder: Arc<OwnedFd>,
+    /// The folder `masks` beside it, if there is one.
+    pub masks: Option<Arc<OwnedFd>>,
 }
 
 /// Files of a model, without endings.
@@ -211,9 +214,11 @@ fn beside(model: &Path, top: Option<&Path>) -> Result<Pictures, Box<JobError>> {
         let Ok(around) = opened(around) else { continue };
         match openat2(around.folder.as_fd(), "images", beneath()) {
             Ok(folder) => {
+                let masks = openat2(around.folder.as_fd(), "masks", beneath());
                 return Ok(Pictures {
                     path,
                     folder: Arc::new(folder),
+                    masks: masks.ok().map(Arc::new),
                 });
             }
             Err(Errno::EXDEV) => {
@@ -238,6 +243,7 @@ fn opened(folder: &Path) -> Result<Pictures, Errno> {
     Ok(Pictures {
         path: folder.to_path_buf(),
         folder: Arc::new(open(folder, flags, Mode::empty())?),
+        masks: None,
     })
 }
 
@@ -274,6 +280,12 @@ mod tests {
             let pictures = input.pictures.expect("pictures").path;
             assert_eq!(pictures, project.path().join("images"), "{named}");
         }
+        let masks = |input: Input| input.pictures.and_then(|pictures| pictures.masks);
+        let input = find_views(project.path(), None).expect("there");
+        assert!(masks(input).is_none());
+        fs::create_dir(project.path().join("masks")).expect("room");
+        let input = find_views(project.path(), None).expect("there");
+        assert!(masks(input).is_some());
         fs::write(project.path().join("transforms.json"), "{}").expect("room");
         let input = find_views(project.path(), None).expect("there");
         assert_eq!(input.name, "transforms.json");

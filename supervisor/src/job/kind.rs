@@ -154,10 +154,10 @@ impl<'a> Kind<'a> {
         match (self, root) {
             (Self::Bake(spec), Root::Mesh) => Some(&spec.mesh),
             (Self::Bake(_), Root::Second) => None,
-            (Self::Bake(spec), Root::Views | Root::Pictures) => Some(&spec.views),
+            (Self::Bake(spec), Root::Views | Root::Pictures | Root::Masks) => Some(&spec.views),
             (Self::Compare(spec), Root::Mesh) => Some(&spec.first),
             (Self::Compare(spec), Root::Second) => spec.second.as_ref(),
-            (Self::Compare(spec), Root::Views | Root::Pictures) => Some(&spec.views),
+            (Self::Compare(spec), Root::Views | Root::Pictures | Root::Masks) => Some(&spec.views),
         }
     }
 

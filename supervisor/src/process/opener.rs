@@ -60,7 +60,8 @@ pub struct Opened {
 /// A request that may be put to the file system.
 #[derive(Debug)]
 pub struct Question {
-    folder: Arc<OwnedFd>,
+    /// None if there is no such folder.
+    folder: Option<Arc<OwnedFd>>,
     beyond: Option<Beyond>,
     /// The user gave this name.
     named: bool,
@@ -89,10 +90,11 @@ impl Opener {
             return Err(format!("it asks for more than {MAX_OPENS} files"));
         }
         let input = input.ok_or("it asks for a folder that its job does not have")?;
-        let pictures = root == Root::Pictures;
+        let pictures = matches!(root, Root::Pictures | Root::Masks);
         let folder = match &input.pictures {
-            _ if !pictures => &input.folder,
-            Some(pictures) => &pictures.folder,
+            _ if !pictures => Some(&input.folder),
+            Some(pictures) if root == Root::Masks => pictures.masks.as_ref(),
+            Some(pictures) => Some(&pictures.folder),
             None => return Err("it asks for pictures of a model, and there is none".to_owned()),
         };
         let named = name == input.name
@@ -100,7 +102,7 @@ impl Opener {
             || (root == Root::Views && exporter(&input.name) == name);
         self.waiting = true;
         Ok(Question {
-            folder: Arc::clone(folder),
+            folder: folder.map(Arc::clone),
             beyond: input.beyond.clone(),
             named: named && !pictures,
             name,
@@ -138,9 +140,10 @@ impl Question {
     }
 
     fn open(&self) -> Result<(OwnedFd, u64), Refusal> {
-        let name = self.relative()?;
+        let folder = self.folder.as_deref().ok_or(Refusal::Missing)?;
+        let name = self.relative(folder)?;
         self.check_name(&name)?;
-        let mut opened = self.beneath(&self.folder, &name);
+        let mut opened = self.beneath(folder, &name);
         if let Err(Refusal::Missing) = opened {
             opened = match self.beyond.as_ref().filter(|beyond| !beyond.served) {
                 Some(beyond) => self.beneath(&beyond.folder, &name),
@@ -150,7 +153,7 @@ impl Question {
         let told = (self.beyond.as_ref()).is_none_or(|beyond| !beyond.served);
         let opened = opened.map_err(|refusal| match refusal {
             Refusal::Missing | Refusal::Outside => {
-                links::describe(&*self.folder, &name, told).unwrap_or(refusal)
+                links::describe(folder, &name, told).unwrap_or(refusal)
             }
             refusal => refusal,
         });
@@ -189,7 +192,7 @@ impl Question {
     }
 
     /// The name relative to the folder; an absolute name must lie beneath it.
-    fn relative(&self) -> Result<Cow<'_, str>, Refusal> {
+    fn relative(&self, folder: &OwnedFd) -> Result<Cow<'_, str>, Refusal> {
         let name = self.name.as_str();
         if name.is_empty() {
             return Err(Refusal::EmptyName);
@@ -206,7 +209,7 @@ impl Question {
         }
         // The parent alone is resolved here. The kernel judges the file itself, which may be missing or a link.
         let inside = || {
-            let folder = links::path_of(&self.folder)?;
+            let folder = links::path_of(folder)?;
             let file = path.parent()?.canonicalize().ok()?.join(path.file_name()?);
             let inside = file.strip_prefix(folder).ok()?;
             inside.to_str().map(str::to_owned)

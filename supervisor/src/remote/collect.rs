@@ -2,8 +2,8 @@
 //! will ask for them.
 //!
 //! Only files that are really named count, and no others of their folders. These are the `uri` of each glTF buffer, and
-//! `file_path` and `mask_path` of each frame with the endings that prepare would try. Of a COLMAP model they are the
-//! cameras and the pictures of its images. Pictures of a glTF and the MTL of an OBJ are never read. Each file is opened
+//! `file_path` and `mask_path` of each frame with the endings that prepare would try, and masks beside them. Of a
+//! COLMAP model they are the cameras, and the pictures of its images with their masks. Pictures of a glTF and the MTL of an OBJ are never read. Each file is opened
 //! through [`crate::process::opener`], under the same rules as for `kiln bake`: beneath the folder, of a known kind. A file that
 //! cannot be opened is left out, and prepare reports it as in `kiln bake`. This module finds files; only prepare judges
 //! them.
@@ -108,11 +108,23 @@ async fn walk(mesh: &Input, views: &Input, sent: bool) -> Result<Collection, Box
                 .collect(),
             (_, Some(_)) => colmap::pictures(main, text),
             // No job has a second mesh, and pictures alone are no job.
-            (Root::Views | Root::Second | Root::Pictures, None) => names::pictures(main),
+            (Root::Views | Root::Second | Root::Pictures | Root::Masks, None) => {
+                names::pictures(main)
+            }
         });
         let named: Vec<Vec<String>> = named.await.unwrap_or_default();
-        for candidates in named {
-            finder.first_of(&candidates).await?;
+        for candidates in &named {
+            finder.first_of(candidates).await?;
+        }
+        // The first name is the written one.
+        let written = named.iter().filter_map(|candidates| candidates.first());
+        for name in written.filter(|_| root == Root::Views) {
+            finder.first_of(&names::masks(name)).await?;
+            if model.is_some() {
+                finder.root = Root::Masks;
+                finder.first_of(&names::model_masks(name)).await?;
+                finder.root = Root::Pictures;
+            }
         }
         files.append(&mut finder.found);
         sources.push(Source::Files {
@@ -157,7 +169,7 @@ pub async fn open(
     let [mesh, views] = inputs;
     let input = match root {
         Root::Mesh => Some(mesh),
-        Root::Views | Root::Pictures => Some(views),
+        Root::Views | Root::Pictures | Root::Masks => Some(views),
         Root::Second => None,
     };
     let question = opener.admit(input, root, name.to_owned(), limit);
@@ -198,7 +210,7 @@ impl Finder<'_> {
             Root::Views if names.iter().any(|name| name.starts_with("cameras.")) => {
                 MAX_COLMAP_FILE_BYTES
             }
-            Root::Views | Root::Second | Root::Pictures => MAX_IMAGE_FILE_BYTES,
+            Root::Views | Root::Second | Root::Pictures | Root::Masks => MAX_IMAGE_FILE_BYTES,
         };
         for name in names {
             match open(self.inputs, &mut self.opener, self.root, name, limit).await {
@@ -237,6 +249,7 @@ impl Finder<'_> {
         let sent = match self.root {
             // The sidecar looks for them beside the model.
             Root::Pictures => format!("images/{sent}"),
+            Root::Masks => format!("masks/{sent}"),
             _ => sent,
         };
         if let Some(why) = bad_name(&sent) {

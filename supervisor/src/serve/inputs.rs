@@ -94,16 +94,25 @@ impl Roots {
                     path.display()
                 ));
             }
-            (Some(images), true) => Some(self.folder(images)?),
+            (Some(images), true) => Some(self.pictures(images)?),
             (None, true) => {
                 let mut likely = path.parent().into_iter().flat_map(likely);
-                let found = likely.find_map(|folder| self.folder(&folder).ok());
+                let found = likely.find_map(|folder| self.pictures(&folder).ok());
                 Some(found.ok_or_else(|| {
                     format!("{}: no folder images is beside the model or above it, beneath its root: name it as images", path.display())
                 })?)
             }
         };
         Ok(input)
+    }
+
+    /// Opens a folder of pictures beneath a root, and `masks` beside it, which is beneath one, too.
+    fn pictures(&self, path: &Path) -> Result<Pictures, String> {
+        let masks = self.folder(&path.with_file_name("masks")).ok();
+        Ok(Pictures {
+            masks: masks.map(|masks| masks.folder),
+            ..self.folder(path)?
+        })
     }
 
     /// Opens a folder beneath a root, without following links.
@@ -119,6 +128,7 @@ impl Roots {
         Ok(Pictures {
             path: path.to_path_buf(),
             folder: Arc::new(folder),
+            masks: None,
         })
     }
 

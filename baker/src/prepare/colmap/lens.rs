@@ -3,7 +3,7 @@
 use proto::message::Code;
 
 use super::wrong::{Read, UNDISTORT, Wrong};
-use crate::prepare::transforms::{CHECKED, Curved, Fisheye, Known, Lens};
+use crate::prepare::transforms::{Curved, Fisheye, Known, Lens};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Model {
@@ -73,8 +73,8 @@ pub(super) struct Camera {
 }
 
 impl Camera {
-    /// Its lens, where `count` images are in the model.
-    pub(super) fn lens(&self, count: usize) -> Read<Lens> {
+    /// Its lens.
+    pub(super) fn lens(&self) -> Read<Lens> {
         if let Some(number) = self.parameters.iter().find(|x| !x.is_finite()) {
             return Err(Wrong::new(format!("{number} is no parameter of a lens")));
         }
@@ -94,8 +94,7 @@ impl Camera {
                 ([fx, fy], [x, y], [k1, k2, k3, k4, k5, k6], [p1, p2])
             }
             _ => {
-                let curved = self.curved().filter(|_| count >= CHECKED);
-                let curved = curved.ok_or_else(|| self.unsupported(count))?;
+                let curved = self.curved().ok_or_else(|| self.unsupported())?;
                 return self.with(curved);
             }
         };
@@ -159,7 +158,7 @@ impl Camera {
         let (focal, centre) = match self.parameters[..] {
             [f, x, y, ..] if self.lengths() == 1 => ([f; 2], [x, y]),
             [fx, fy, x, y, ..] => ([fx, fy], [x, y]),
-            _ => return Err(self.unsupported(CHECKED)),
+            _ => return Err(self.unsupported()),
         };
         let known = Known {
             size: self.size,
@@ -172,17 +171,13 @@ impl Camera {
         Lens::known(&known).map_err(|problem| Wrong::new(problem.to_string()))
     }
 
-    fn unsupported(&self, count: usize) -> Wrong {
+    fn unsupported(&self) -> Wrong {
         let model = self.model.name();
-        let why = match self.curved() {
-            Some(_) => {
-                format!("is not taken from {count} images, which do not show whether it is theirs")
-            }
-            None => "with these parameters is none of those that are undone".to_owned(),
-        };
         Wrong {
             code: Code::UnsupportedFeature,
-            text: format!("the model {model} {why}"),
+            text: format!(
+                "the model {model} with these parameters is none of those that are undone"
+            ),
             hint: UNDISTORT,
         }
     }

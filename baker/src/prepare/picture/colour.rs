@@ -92,7 +92,7 @@ pub(super) fn of_profile(icc: &[u8]) -> Result<Way, PictureError> {
     let conversion = match &way {
         Way::Same => None,
         Way::Convert(conversion) => Some(conversion.clone()),
-        Way::Unknown => return Ok(way),
+        Way::Unknown => return Ok(Way::Unknown),
     };
     *LAST.lock().unwrap_or_else(PoisonError::into_inner) = Some((icc.to_vec(), conversion));
     Ok(way)

@@ -55,15 +55,14 @@ pub(super) fn decode(
         }
     }
     if depth == BitDepth::Sixteen {
-        let wide = |k: usize| u16::from_be_bytes([samples[2 * k], samples[2 * k + 1]]);
         // A mask of 0 and 1, or of 0 and 255, in a wider type.
         let narrow = meaning == Meaning::Mask && samples.iter().step_by(2).all(|&high| high == 0);
         // In place: a sample is written where an earlier pair of bytes was.
         for k in 0..samples.len() / 2 {
-            samples[k] = if narrow {
-                samples[2 * k + 1]
-            } else {
-                rounded(wide(k))
+            let [high, low] = [samples[2 * k], samples[2 * k + 1]];
+            samples[k] = match narrow {
+                true => low,
+                false => rounded(u16::from_be_bytes([high, low])),
             };
         }
         samples.truncate(samples.len() / 2);

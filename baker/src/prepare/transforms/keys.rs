@@ -65,9 +65,6 @@ const PINHOLES: [&str; 8] = [
 
 /// The key of instant-ngp.
 const FISHEYE: &str = "is_fisheye";
-/// Fewest views with a fisheye. Undistorted pictures often keep the fisheye's label, and the silhouettes of fewer views do
-/// not show it.
-pub(crate) const CHECKED: usize = 3;
 
 impl Keys {
     /// The lens is a fisheye of nerfstudio or instant-ngp: `OpenCV`'s, with k1 to k4.
@@ -76,9 +73,9 @@ impl Keys {
         self.projection == Some(FISHEYE) || model.eq_ignore_ascii_case("OPENCV_FISHEYE")
     }
 
-    /// Refuses everything beyond a pinhole camera with such a lens, and in one of `count` frames a fisheye.
-    pub(super) fn check_lens(&self, count: usize) -> Result<(), Problem> {
-        let fisheye = self.is_fisheye() && count >= CHECKED;
+    /// Refuses everything beyond a pinhole camera with such a lens or a fisheye.
+    pub(super) fn check_lens(&self) -> Result<(), Problem> {
+        let fisheye = self.is_fisheye();
         if let Some((key, value)) = self.prism {
             return Err(Problem::Prism { key, value });
         }

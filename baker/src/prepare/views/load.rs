@@ -73,7 +73,7 @@ impl FrameFiles {
                 inverted: false,
                 beside: false,
             }),
-            None => Mask::beside(folder, &picture.name, index)?,
+            None => Mask::beside(folder, &picture.name, index, is_model(transforms))?,
         };
         if let Some(mask) = &mut mask {
             mask.file.follow(&picture);
@@ -161,6 +161,7 @@ impl FrameFiles {
             )
             .map_err(|message| file.failure(self.index, Code::InvalidAsset, &message))?;
         }
+        let wedged = wedges && self.mask.is_none() && borders::clear(&mut picture);
         let mut layers = Vec::new();
         for (layer, file) in &self.layers {
             let meaning = match layer.is_colour() {
@@ -208,8 +209,19 @@ impl FrameFiles {
 
 impl Mask {
     /// The mask beside the picture `name`, where there is one by a convention that is known.
-    fn beside(folder: &Folder<'_>, name: &str, index: usize) -> Result<Option<Self>, Failure> {
-        for names::Companion { name, inverted } in names::masks(name) {
+    fn beside(
+        folder: &Folder<'_>,
+        name: &str,
+        index: usize,
+        model: bool,
+    ) -> Result<Option<Self>, Failure> {
+        for names::Companion {
+            name,
+            root,
+            inverted,
+        } in names::masks(name, model)
+        {
+            let folder = root.map_or(*folder, |root| folder.beside(root));
             let Ok(bytes) = folder.read(&name, MAX_IMAGE_FILE_BYTES) else {
                 continue;
             };
@@ -377,23 +389,42 @@ fn broken(name: &str, index: usize, error: &PictureError) -> Failure {
 }
 
 /// Multiplies alpha by a mask as nerfstudio has it: white counts, black does not; the other way round where `inverted`.
-/// A mask of 0 and 1 alone counts as one of 0 and 255.
+/// A mask of 0 and one other value alone counts as one of 0 and 255. One of transparent pixels in one colour is its alpha;
+/// of another with colours, the largest channel counts. A mask of the picture's shape, but not of its size, is enlarged or
+/// reduced to the nearest pixel, as `OpenMVS` does.
 fn apply_mask(picture: &mut Picture, mask: &Picture, inverted: bool) -> Result<(), String> {
-    if (mask.width, mask.height) != (picture.width, picture.height) {
+    let [width, height] = [picture.width, picture.height].map(u64::from);
+    let [mask_width, mask_height] = [mask.width, mask.height].map(u64::from);
+    // Edges are rounded: one may be off by a pixel.
+    let off = (width * mask_height).abs_diff(height * mask_width);
+    if off > width.max(height).max(mask_width).max(mask_height) {
         return Err(format!(
-            "the mask has {}x{} pixels, its picture {}x{}",
-            mask.width, mask.height, picture.width, picture.height
+            "the mask has {mask_width}x{mask_height} pixels, its picture {width}x{height}: another shape"
         ));
     }
-    let brightest = mask.pixels.iter().flat_map(|pixel| &pixel[..3]).max();
-    let unit = if brightest == Some(&1) { 255 } else { 1 };
-    for (pixel, mask) in picture.pixels.iter_mut().zip(&mask.pixels) {
-        let white = mask[..3]
-            .iter()
-            .map(|&channel| u32::from(channel) * unit)
-            .sum::<u32>();
-        let white = if inverted { 765 - white } else { white };
-        pixel[3] = ((u32::from(pixel[3]) * white + 382) / 765) as u8;
+    let first = mask.pixels.first().map(|pixel| &pixel[..3]);
+    let plain = mask.pixels.iter().all(|pixel| Some(&pixel[..3]) == first);
+    let by_alpha = mask.has_alpha && plain;
+    let value = |[red, green, blue, alpha]: [u8; 4]| match by_alpha {
+        true => alpha,
+        false => red.max(green).max(blue),
+    };
+    let mut used = [false; 256];
+    for &pixel in &mask.pixels {
+        used[usize::from(value(pixel))] = true;
+    }
+    let mut others = (1..=255).filter(|&other| used[other]);
+    let only = others.next().filter(|_| others.next().is_none());
+    for (at, pixel) in (0_u64..).zip(&mut picture.pixels) {
+        let column = at % width * mask_width / width;
+        let row = at / width * mask_height / height;
+        let value = u32::from(value(mask.pixels[(row * mask_width + column) as usize]));
+        let white = match only {
+            Some(only) if value as usize == only => 255,
+            _ => value,
+        };
+        let white = if inverted { 255 - white } else { white };
+        pixel[3] = ((u32::from(pixel[3]) * white + 127) / 255) as u8;
     }
     picture.has_alpha = picture.pixels.iter().any(|pixel| pixel[3] != 255);
     Ok(())
@@ -431,10 +462,48 @@ mod tests {
             let found: Vec<u8> = masked.pixels.iter().map(|pixel| pixel[3]).collect();
             assert_eq!(found, alpha, "{mask:?} {inverted}");
         }
-        let error = apply_mask(&mut grey([9; 3]), &picture(&[[0; 4]]), false);
-        assert_eq!(
-            error,
-            Err("the mask has 1x1 pixels, its picture 3x1".to_owned())
+        let cut = |value: u8, alpha: u8| [value, value, value, alpha];
+        // Other masks of three pixels, and of one.
+        let cases: [(&[[u8; 4]], [u8; 3]); 4] = [
+            (
+                &[[200, 0, 0, 255], [0, 0, 0, 255], [200, 0, 0, 255]],
+                [255, 0, 255],
+            ),
+            (&[cut(0, 255), cut(0, 0), cut(0, 128)], [255, 0, 128]),
+            (&[cut(255, 255), cut(255, 0), cut(255, 0)], [255, 0, 0]),
+            (
+                &[
+                    cut(0, 255),
+                    cut(0, 255),
+                    cut(90, 255),
+                    cut(90, 255),
+                    cut(0, 255),
+                    cut(90, 255),
+                ],
+                [0, 255, 0],
+            ),
+        ];
+        for (pixels, alpha) in cases {
+            let mut mask = picture(pixels);
+            mask.has_alpha = pixels.iter().any(|pixel| pixel[3] != 255);
+            let (mut masked, height) = (grey([9; 3]), pixels.len() / 3);
+            mask.height = height as u32;
+            mask.width = 3;
+            if height == 2 {
+                // Twice as wide and as high.
+                mask = picture(&[&pixels[..6], &pixels[..6]].concat());
+                (mask.width, mask.height) = (6, 2);
+            }
+            apply_mask(&mut masked, &mask, false).expect("one shape");
+            let found: Vec<u8> = masked.pixels.iter().map(|pixel| pixel[3]).collect();
+            assert_eq!(found, alpha, "{pixels:?}");
+        }
+        let mut upright = picture(&[[0; 4]; 3]);
+        (upright.width, upright.height) = (1, 3);
+        let text = apply_mask(&mut grey([9; 3]), &upright, false).expect_err("another shape");
+        assert!(
+            text.starts_with("the mask has 1x3 pixels, its picture 3x1"),
+            "{text}"
         );
     }
 }

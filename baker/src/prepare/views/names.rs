@@ -5,6 +5,8 @@
 //! folder, so a guess reads nothing that the name itself could not. Case and Unicode forms are the supervisor's to
 //! match, since it alone can list a folder.
 
+use proto::message::Root;
+
 /// Endings tried in this order, first behind the name, then in place of its own.
 const ENDINGS: [&str; 4] = [".png", ".jpg", ".jpeg", ".webp"];
 /// Folders at most of which the tail of a foreign absolute path is tried.
@@ -61,15 +63,17 @@ pub(super) fn candidates(transforms: &str, name: &str) -> Vec<String> {
 
 /// A mask that lies beside a picture without being named.
 pub(super) struct Companion {
-    /// Its name, relative as the picture's.
+    /// Its name beneath `root`, or the picture's folder where that is none.
     pub(super) name: String,
+    pub(super) root: Option<Root>,
     /// White is left out, not black.
     pub(super) inverted: bool,
 }
 
 /// Where masks of the picture `name` lie by the conventions of instant-ngp (`dynamic_mask_NAME.png`, where white is left
-/// out; `NAME.alpha.png`) and of `OpenMVS` (`NAME.mask.png`).
-pub(super) fn masks(name: &str) -> Vec<Companion> {
+/// out; `NAME.alpha.png`), of `OpenMVS` (`NAME.mask.png`) and of COLMAP (`masks/NAME.png.png` beside `images`, or
+/// `masks/NAME.png`), which of a `model` is a folder of its own.
+pub(super) fn masks(name: &str, model: bool) -> Vec<Companion> {
     let (folder, file) = name.rsplit_once('/').map_or(("", name), |(_, file)| {
         (&name[..name.len() - file.len()], file)
     });
@@ -79,9 +83,25 @@ pub(super) fn masks(name: &str) -> Vec<Companion> {
         (format!("{folder}{stem}.alpha.png"), false),
         (format!("{folder}{stem}.mask.png"), false),
     ];
-    names
-        .map(|(name, inverted)| Companion { name, inverted })
-        .into()
+    let companion = |root, name, inverted| Companion {
+        name,
+        root,
+        inverted,
+    };
+    let mut found: Vec<Companion> = names
+        .into_iter()
+        .map(|(name, inverted)| companion(None, name, inverted))
+        .collect();
+    let (root, folder) = match folder.split_once("images") {
+        _ if model => (Some(Root::Masks), Some(folder.to_owned())),
+        Some((above, beneath)) => (None, Some(format!("{above}masks{beneath}"))),
+        None => (None, None),
+    };
+    if let Some(folder) = folder {
+        found.push(companion(root, format!("{folder}{file}.png"), false));
+        found.push(companion(root, format!("{folder}{stem}.png"), false));
+    }
+    found
 }
 
 /// What is left of an absolute path, of this system or of Windows, without its first folders: longest first.
@@ -176,6 +196,16 @@ mod tests {
                 );
             }
         }
+        let masks = |name, model| {
+            let names = masks(name, model).into_iter().map(|mask| mask.name);
+            names.skip(3).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(
+            masks("a/images/b/c.jpg", false),
+            "a/masks/b/c.jpg.png a/masks/b/c.png"
+        );
+        assert_eq!(masks("b/c.jpg", true), "b/c.jpg.png b/c.png");
+        assert_eq!(masks("train/c.jpg", false), "");
         assert!(candidates("t.json", "").is_empty());
         assert_eq!(percent_decoded("100%"), None);
         assert_eq!(percent_decoded("%zz%20"), Some("%zz ".to_owned()));

@@ -8,7 +8,7 @@ use proto::limits::{MAX_VIEW_EDGE, MAX_VIEW_PIXELS};
 use rayon::prelude::*;
 
 use crate::image::render::srgb::{decode, encode};
-use crate::prepare::picture::{Colours, Picture};
+use crate::prepare::picture::Picture;
 use crate::prepare::transforms::Distortion;
 
 /// Largest extent of the result beyond the original on each side, as a share of its size. Parts that a lens draws in
@@ -180,6 +180,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::prepare::picture::Colours;
     use crate::prepare::transforms::{Curved, lens_of};
 
     /// A smooth scene, different at every place and in every channel, so that mirroring or rotation would show.

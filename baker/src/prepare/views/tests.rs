@@ -380,6 +380,27 @@ fn failures_name_file_and_frame() {
 }
 
 #[test]
+fn masks_in_a_folder_beside_the_pictures_count() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (name, right) in [("images/a.png", 255), ("masks/a.png.png", 0)] {
+        let path = folder.path().join(name);
+        std::fs::create_dir(path.parent().expect("a folder")).expect("room");
+        picture(&path, [64, 48], |x, _| {
+            let value = if x < 32 { 255 } else { right };
+            [value, value, value, 255]
+        });
+    }
+    let frames = [frame("images/a.png", false)];
+    let (_, views, warnings) = deliver_from(folder.path(), &transforms(&frames), &job(0));
+    let alpha = |x: u32| views[0].pixels[(x - views[0].crop[0]) as usize][3];
+    assert_eq!([alpha(30), alpha(33)], [255, 0]);
+    assert!(
+        warnings.iter().any(|text| text.contains("masks/ beside")),
+        "{warnings:?}"
+    );
+}
+
+#[test]
 fn files_are_relative_to_the_file_that_names_them() {
     let outer = tempfile::tempdir().expect("a folder");
     let inner = outer.path().join("set");

@@ -83,6 +83,36 @@ pub(super) fn pictures(file: File) -> Vec<Vec<String>> {
         .collect()
 }
 
+/// Names of the masks that prepare finds beside the picture `name` on its own; see its `views/names.rs`.
+pub(super) fn masks(name: &str) -> Vec<String> {
+    let split = name.rfind('/').map_or(0, |slash| slash + 1);
+    let (folder, file) = name.split_at(split);
+    let stem = file.rsplit_once('.').map_or(file, |(stem, _)| stem);
+    let mut names = vec![
+        format!("{folder}dynamic_mask_{stem}.png"),
+        format!("{folder}{stem}.alpha.png"),
+        format!("{folder}{stem}.mask.png"),
+    ];
+    if let Some(at) = folder.find("images") {
+        let folder = format!("{}masks{}", &folder[..at], &folder[at + "images".len()..]);
+        names.extend(
+            model_masks(file)
+                .iter()
+                .map(|file| format!("{folder}{file}")),
+        );
+    }
+    names
+}
+
+/// Names in the folder of masks beside the pictures of a COLMAP model.
+pub(super) fn model_masks(name: &str) -> Vec<String> {
+    let file = name.rfind('/').map_or(0, |slash| slash + 1);
+    let stem = name[file..]
+        .rfind('.')
+        .map_or(name, |dot| &name[..file + dot]);
+    vec![format!("{name}.png"), format!("{stem}.png")]
+}
+
 fn json<T: for<'de> Deserialize<'de>>(mut file: File, limit: u64) -> Option<T> {
     let mut first = [0; 3];
     file.seek(SeekFrom::Start(0)).ok()?;

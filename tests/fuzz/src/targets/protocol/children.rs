@@ -239,7 +239,7 @@ impl Children {
                 }
                 let input = match root {
                     Root::Mesh => Some(&self.spec.mesh),
-                    Root::Views | Root::Pictures => Some(&self.spec.views),
+                    Root::Views | Root::Pictures | Root::Masks => Some(&self.spec.views),
                     Root::Second => None,
                 };
                 let question = child.dispatcher.opener.admit(input, root, name, limit).ok();
