@@ -716,6 +716,18 @@ fn what_no_bake_needs_may_lack_what_the_parser_wants() {
     assert_eq!(mesh.triangles.len(), 2);
     // The first scene is empty.
     assert!(read(&json).is_err());
+    // Numbers that are none, and materials that no parser takes, matter only where they are used.
+    let fault = json.replace(
+        r#""scene":0"#,
+        r#""scene":1,"cameras":[{}],"materials":[{"pbrMetallicRoughness":{"metallicFactor":-Infinity}}]"#,
+    );
+    let fault = fault.replacen(r#""type":"VEC3""#, r#""type":"VEC3","min":[NaN,0,0]"#, 1);
+    let kept = |want_uvs| {
+        let files: [(&str, &[u8]); 2] = [("a.gltf", fault.as_bytes()), ("b.bin", &document.bytes)];
+        read_files(&files, want_uvs)
+    };
+    assert_eq!(kept(false).unwrap().triangles.len(), 2);
+    assert!(kept(true).is_err());
     // The parser's message is reported where the retry fails too.
     let broken = read(&json.replace(r#""byteLength""#, r#""length""#)).unwrap_err();
     assert!(broken.failure("a.gltf").message.contains("missing field"));
