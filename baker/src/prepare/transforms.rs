@@ -20,7 +20,7 @@ mod error;
 mod fisheye;
 mod frame;
 mod keys;
-mod lenient;
+pub(crate) mod lenient;
 mod lens;
 mod pose;
 mod split;
@@ -195,7 +195,7 @@ fn read_file(text: &[u8]) -> Result<File, TransformsError> {
         let word = String::from_utf8_lossy(&word[..word.len().min(20)]).into_owned();
         return Err(TransformsError::NoJson(word));
     }
-    match serde_json::from_slice(&lenient::plain(text)) {
+    match serde_json::from_slice(&lenient::plain(text, lenient::OUT_OF_RANGE)) {
         Ok(file) => Ok(file),
         // The first error counts in the file as it is.
         Err(_) => Err(TransformsError::Json(error)),

@@ -38,6 +38,7 @@ use super::buffers::Buffers;
 use super::glb;
 use super::raw::{NoUvs, RawMesh, Wanted};
 use super::scene::{self, Instance, Transform};
+use crate::prepare::transforms::lenient;
 use crate::worker::folder::Folder;
 use crate::worker::pace;
 use crate::worker::progress::{Progress, each};
@@ -98,7 +99,7 @@ fn read_with<T>(
     } else {
         (bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes), None)
     };
-    let root = parse(json)?;
+    let root = parse(json, want_uvs)?;
     check_root(&root)?;
     let instances = scene::instances_at(&root, json, &wanted.offset)?;
     if instances.is_empty() {
@@ -141,16 +142,24 @@ fn read_with<T>(
 }
 
 /// Parses a file as the crate does. Where that fails it parses once more without parts that no bake needs: a scene
-/// without nodes is valid, and animation channels have no node where an extension names their target.
-fn parse(bytes: &[u8]) -> Result<json::Root, GltfError> {
+/// without nodes is valid, animation channels have no node where an extension names their target, Python writes NaN
+/// into bounds, and only texture coordinates that are kept need materials.
+fn parse(bytes: &[u8], want_uvs: bool) -> Result<json::Root, GltfError> {
     let whole = match json::deserialize::from_slice(bytes) {
         Ok(root) => return Ok(root),
         Err(error) => GltfError::Json(error),
     };
-    let Ok(mut file) = serde_json::from_slice::<serde_json::Map<_, _>>(bytes) else {
+    let text = lenient::plain(bytes, lenient::NULL);
+    let Ok(mut file) = serde_json::from_slice::<serde_json::Map<_, _>>(&text) else {
         return Err(whole);
     };
     file.remove("animations");
+    file.remove("cameras");
+    if !want_uvs {
+        for unused in ["materials", "textures", "images", "samplers"] {
+            file.remove(unused);
+        }
+    }
     let scenes = file.get_mut("scenes").and_then(Value::as_array_mut);
     for scene in scenes
         .into_iter()

@@ -1,10 +1,14 @@
 //! JSON as people and programs write it → JSON that a strict parser takes: comments go, and commas before a bracket;
-//! `NaN` and `Infinity`, which Python's `json` writes, become a number that no `f64` holds.
+//! `NaN` and `Infinity`, which Python's `json` writes, become a number that no `f64` holds, or `null`.
 //!
-//! A value that nobody reads is then skipped, whatever it is. One that is read is refused by its key, as out of range.
+//! A value that nobody reads is then skipped, whatever it is. One that is read is refused by its key.
 
-/// The text without comments and stray commas. Strings stay as they are.
-pub(super) fn plain(text: &[u8]) -> Vec<u8> {
+/// Stand for what JSON has no number for. A reader of whole documents takes no number out of range anywhere.
+pub(crate) const OUT_OF_RANGE: &[u8] = b"1e999";
+pub(crate) const NULL: &[u8] = b"null";
+
+/// The text without comments and stray commas, and with `nan` for what is no number. Strings stay as they are.
+pub(crate) fn plain(text: &[u8], nan: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text;
     while let Some(&byte) = rest.first() {
@@ -27,13 +31,17 @@ pub(super) fn plain(text: &[u8]) -> Vec<u8> {
                 }
                 1
             }
+            b'-' if nan == NULL && rest.starts_with(b"-Infinity") => {
+                rest = &rest[1..];
+                continue;
+            }
             b'N' if rest.starts_with(b"NaN") => {
-                out.extend_from_slice(OUT_OF_RANGE);
+                out.extend_from_slice(nan);
                 rest = &rest[3..];
                 continue;
             }
             b'I' if rest.starts_with(b"Infinity") => {
-                out.extend_from_slice(OUT_OF_RANGE);
+                out.extend_from_slice(nan);
                 rest = &rest[8..];
                 continue;
             }
@@ -44,9 +52,6 @@ pub(super) fn plain(text: &[u8]) -> Vec<u8> {
     }
     out
 }
-
-/// Stands for what JSON has no number for.
-const OUT_OF_RANGE: &[u8] = b"1e999";
 
 /// Bytes of the string at the start of `text`, with both quotes where it ends.
 fn string(text: &[u8]) -> usize {
@@ -83,7 +88,9 @@ mod tests {
             ("\"no end\\", "\"no end\\"),
         ];
         for (text, expected) in cases {
-            assert_eq!(String::from_utf8(plain(text.as_bytes())).unwrap(), expected);
+            let plain = plain(text.as_bytes(), OUT_OF_RANGE);
+            assert_eq!(String::from_utf8(plain).unwrap(), expected);
         }
+        assert_eq!(plain(b"[NaN, -Infinity]", NULL), b"[null, null]");
     }
 }

@@ -504,11 +504,12 @@ fn skins_stand_in_their_rest_pose() {
             .sum::<f32>();
         assert!(off < 1e-5, "{:?}", mesh.positions);
     }
-    // Without inverse bind matrices they are identities; a joint that mirrors turns the winding of what follows it.
+    // Without inverse bind matrices they are identities; a joint that mirrors turns the winding of what
+    // follows it, and with it the order of vertices.
     document.more = r#","skins":[{"joints":[1,1]}]"#.to_owned();
     let mirrored = r#"{"mesh":0,"skin":0},{"scale":[-1,1,1]}"#;
     let mesh = document.read(mirrored, SKINNED).unwrap();
-    assert_eq!(mesh.positions[2], [-1.0, 1.0, 0.0]);
+    assert_eq!(mesh.positions[1], [-1.0, 1.0, 0.0]);
     let [a, b, c] = mesh.triangles[0].map(|corner| mesh.positions[corner as usize]);
     assert!((b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0]) > 0.0);
     // Without weight a vertex follows its first joint, without joints the mesh its node.
@@ -518,7 +519,7 @@ fn skins_stand_in_their_rest_pose() {
         ..still
     };
     assert_eq!(
-        still.read(mirrored, SKINNED).unwrap().positions[2],
+        still.read(mirrored, SKINNED).unwrap().positions[1],
         [-1.0, 1.0, 0.0]
     );
     let fan = r#"{"attributes":{"POSITION":0},"mode":6}"#;
@@ -716,6 +717,18 @@ fn what_no_bake_needs_may_lack_what_the_parser_wants() {
     assert_eq!(mesh.triangles.len(), 2);
     // The first scene is empty.
     assert!(read(&json).is_err());
+    // Numbers that are none, and materials that no parser takes, matter only where they are used.
+    let fault = json.replace(
+        r#""scene":0"#,
+        r#""scene":1,"cameras":[{}],"materials":[{"pbrMetallicRoughness":{"metallicFactor":-Infinity}}]"#,
+    );
+    let fault = fault.replacen(r#""type":"VEC3""#, r#""type":"VEC3","min":[NaN,0,0]"#, 1);
+    let kept = |want_uvs| {
+        let files: [(&str, &[u8]); 2] = [("a.gltf", fault.as_bytes()), ("b.bin", &document.bytes)];
+        read_files(&files, want_uvs)
+    };
+    assert_eq!(kept(false).unwrap().triangles.len(), 2);
+    assert!(kept(true).is_err());
     // The parser's message is reported where the retry fails too.
     let broken = read(&json.replace(r#""byteLength""#, r#""length""#)).unwrap_err();
     assert!(broken.failure("a.gltf").message.contains("missing field"));

@@ -44,7 +44,7 @@ mod tests {
 
     #[test]
     fn the_example_of_the_extension_takes_the_lower_left_quadrant() {
-        let json = serde_json::json!({"offset": [0, 1], "rotation": 1.570_796_326_79, "scale": [0.5, 0.5]});
+        let json = serde_json::json!({"offset": [0, 1], "rotation": std::f64::consts::FRAC_PI_2, "scale": [0.5, 0.5]});
         let shift = shift(&json);
         for (uv, wanted) in [
             ([0.0, 0.0], [0.0, 1.0]),
