@@ -36,7 +36,7 @@ use self::texcoord::Shift;
 use super::accessor::{self, AccessorError, Elements};
 use super::buffers::Buffers;
 use super::glb;
-use super::raw::{NoUvs, RawMesh, Wanted};
+use super::raw::{NoUvs, Offset, RawMesh, Wanted};
 use super::scene::{self, Instance, Transform};
 use crate::prepare::transforms::lenient;
 use crate::worker::folder::Folder;
@@ -99,7 +99,7 @@ fn read_with<T>(
     } else {
         (bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes), None)
     };
-    let root = parse(json, want_uvs)?;
+    let root = parse(json, wanted.uvs)?;
     check_root(&root)?;
     let instances = scene::instances_at(&root, json, &wanted.offset)?;
     if instances.is_empty() {
@@ -119,6 +119,7 @@ fn read_with<T>(
             uvs: Ok(Vec::new()),
             triangles: Vec::new(),
         },
+        offset: wanted.offset,
         skins: Skins::default(),
         skipped: 0,
         without_uvs: 0,
@@ -232,6 +233,8 @@ struct Reader<'a> {
     /// The set of the primitives so far.
     used_set: Option<u32>,
     mesh: RawMesh,
+    /// What positions are less.
+    offset: Offset,
     skins: Skins,
     /// Number of primitives of points or lines.
     skipped: usize,
@@ -294,7 +297,10 @@ impl Reader<'_> {
         };
         let of_node = match corners.bones {
             // glTF: the node's own transform does not apply to a skinned mesh.
-            Some(_) => (None, scene::IDENTITY),
+            Some(_) => {
+                let [x, y, z, _] = scene::IDENTITY;
+                (None, [x, y, z, self.offset.map(|k| -k)])
+            }
             None => (instance.node, instance.transform),
         };
         let places = Places::open(root, &self.buffers, of_node, sources.places)?;

@@ -241,7 +241,12 @@ mod tests {
 
     #[test]
     fn line_ends_of_an_old_mac_and_an_unended_line_are_read() {
-        let mesh = read(b"v 0 0 0\rv 1 0 0\rv 0 1 -nan(ind)\rf 1 2 \\\r3 \\", false).unwrap();
+        let mesh = read(
+            b"v 0 0 0\rv 1 0 0\rv 0 1 -nan(ind)\rf 1 2 \\\r3 \\",
+            false,
+            &[0.0; 3],
+        )
+        .unwrap();
         assert_eq!(mesh.triangles, [[0, 1, 2]]);
         assert!(mesh.positions[2][2].is_nan());
     }

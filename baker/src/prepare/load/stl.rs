@@ -144,16 +144,20 @@ mod tests {
 
     #[test]
     fn capitals_old_line_ends_and_facets_in_one_line_are_read() {
-        let wanted = read(TEXT.as_bytes()).unwrap().positions;
+        let wanted = read(TEXT.as_bytes(), &[0.0; 3]).unwrap().positions;
         let upper = TEXT.to_ascii_uppercase();
         let mac = TEXT.replace('\r', "").replace('\n', "\r");
         let (head, facet) = TEXT.split_once('\n').unwrap();
         let line = format!("{head} vertex x {}", facet.replace(['\r', '\n'], " "));
         for text in [upper, mac, line] {
-            assert_eq!(read(text.as_bytes()).unwrap().positions, wanted, "{text}");
+            assert_eq!(
+                read(text.as_bytes(), &[0.0; 3]).unwrap().positions,
+                wanted,
+                "{text}"
+            );
         }
         let two = format!("{TEXT}{TEXT}");
-        assert_eq!(read(two.as_bytes()).unwrap().triangles.len(), 2);
+        assert_eq!(read(two.as_bytes(), &[0.0; 3]).unwrap().triangles.len(), 2);
     }
 
     #[test]

@@ -225,6 +225,7 @@ fn covered(mesh: &Mesh, camera: &Camera, from: [usize; 2], to: [usize; 2]) -> Ve
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::prepare::picture::Colours;
 
     /// A square 2 wide, its lower left quarter missing in the picture's alpha: x right, y down, looking along z.
     #[test]
@@ -258,7 +259,7 @@ mod tests {
             height: 40,
             has_alpha: true,
             pixels: (0..1600).map(pixel).collect(),
-            turned: false,
+            colours: Colours::default(),
         };
         let cell = Cell::new(&picture, &camera, &mesh);
         let at = |x: usize, y: usize| cell.tile.pixels[y * cell.tile.width + x];
