@@ -422,7 +422,7 @@ mod tests {
     #[test]
     fn an_offset_is_written_and_the_local_mesh_read_back() {
         let (mesh, dress) = (grid(), Dress::Texture(b"", TextureFormat::Png));
-        let offset = [451_201.0, 97.5, -5_412_299.03125];
+        let offset = [451_201.0, 97.5, -5_412_299.031_25];
         let form = |container| Form {
             container,
             stem: "a".to_owned(),

@@ -111,7 +111,9 @@ pub(crate) fn picked(count: usize, most: usize) -> Vec<usize> {
     };
     // Steps of about a golden section, coprime to the number.
     let step = (0.62 * picked.len() as f64) as usize;
-    let coprime = |step: usize| (2..=step).all(|d| step % d > 0 || picked.len() % d > 0);
+    let coprime = |step: usize| {
+        (2..=step).all(|d| !step.is_multiple_of(d) || !picked.len().is_multiple_of(d))
+    };
     let step = (1..=step.max(1))
         .rev()
         .find(|&step| coprime(step))

@@ -31,10 +31,10 @@ fn reading(reading: Reading, opengl: bool) -> Vec<String> {
     let natural = reading.flipped == (reading.inverted && opengl);
     match (reading.inverted, opengl) {
         (true, true) => {
-            parts.push("the matrices are world-to-camera, not camera-to-world".to_owned())
+            parts.push("the matrices are world-to-camera, not camera-to-world".to_owned());
         }
         (true, false) => {
-            parts.push("the matrices are camera-to-world, not world-to-camera".to_owned())
+            parts.push("the matrices are camera-to-world, not world-to-camera".to_owned());
         }
         _ => {}
     }

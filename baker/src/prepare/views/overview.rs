@@ -84,8 +84,8 @@ pub(crate) fn overview(
     }
     let legend = [
         (OUTLINE, "outline of the mesh"),
-        (MESH_ALONE, "mesh where the picture is transparent"),
-        (PICTURE_ALONE, "picture where there is no mesh"),
+        (MESH_ALONE, "mesh, transparent picture"),
+        (PICTURE_ALONE, "picture without mesh"),
     ];
     for (k, (colour, words)) in legend.into_iter().enumerate() {
         canvas.fill([column(k), y], [14, 14], colour);

@@ -1,6 +1,6 @@
 //! Decides whether a picture is turned as its EXIF orientation says before its camera is used.
 //!
-//! Programs differ: viewers, OpenCV and ffmpeg (ns-process-data) turn pictures, COLMAP, PIL and stb read them as stored. The
+//! Programs differ: viewers, `OpenCV` and ffmpeg (`ns-process-data`) turn pictures, COLMAP, PIL and stb read them as stored. The
 //! camera tells which, where the picture is not square: `w` and `h`, or else twice the principal point, have the shape of
 //! one of the two. Where it does not tell, a model of COLMAP belongs to the pixels as stored, and other cameras belong to
 //! what a person sees. Either is reported.
