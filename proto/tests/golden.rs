@@ -113,7 +113,7 @@ fn messages_to_a_child() {
     pinned(&[
         (
             ToChild::Start(Start::Prepare(prepare)),
-            "0000056d2e676c6206742e6a736f6efb00040401010000003f0101010000803efa01020000003f010101020302fb204e01",
+            "0000056d2e676c6206742e6a736f6efb0004040101010000003f0101010000803efa01020000003f010101020302fb204e0101",
         ),
         (
             ToChild::Start(Start::Bake(bake)),

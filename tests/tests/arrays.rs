@@ -224,7 +224,7 @@ fn one_file_gives_what_many_files_give() {
 
     // Checks that the comparison can fail.
     fs::write(&path, file(&views.upside_down(), normalized())).expect("writes");
-    let (found, glb) = bake(&mesh_file, &path, &[]);
+    let (found, glb) = bake(&mesh_file, &path, &["--frame", "given"]);
     assert!(glb != wanted_glb);
     assert!(
         heldout(&found) < heldout(&wanted) - 10.0,

@@ -609,17 +609,19 @@ fn cameras_of_a_world_with_z_up_are_turned_with_it() {
 fn cameras_of_a_far_mesh_come_with_it_to_its_local_origin() {
     let folder = folder();
     let cameras = |offset: [f64; 3], up| {
-        // Of the file's world, whose z is up where the result's y is.
-        let [x, y, z] = match up {
-            Up::Y => offset,
-            Up::Z => [offset[0], -offset[2], offset[1]],
-        };
         let mut frame = frame("opaque.png", false);
-        for (row, by) in [x, y, z].into_iter().enumerate() {
-            let number = frame["transform_matrix"][row][3]
-                .as_f64()
-                .expect("a number");
-            frame["transform_matrix"][row][3] = json!(number + by);
+        let matrix = frame["transform_matrix"].clone();
+        // The file's world has z up where the result has y: its rows are x, -z, y of the result's.
+        let (rows, signs) = match up {
+            Up::Y => ([0, 1, 2], [1.0; 3]),
+            Up::Z => ([0, 2, 1], [1.0, -1.0, 1.0]),
+        };
+        for ((row, from), sign) in rows.into_iter().enumerate().zip(signs) {
+            for column in 0..4 {
+                let number = matrix[from][column].as_f64().expect("a number");
+                let by = if column == 3 { offset[from] } else { 0.0 };
+                frame["transform_matrix"][row][column] = json!(sign * (number + by));
+            }
         }
         let file = folder.path().join("transforms.json");
         std::fs::write(file, transforms(&[frame]).to_string()).expect("writes");
