@@ -2,7 +2,7 @@
 //! cleaning.
 
 use baker::prepare::clean::{self, CleanMesh};
-use baker::prepare::load::{self, RawMesh};
+use baker::prepare::load::{self, Offset, RawMesh};
 use baker::prepare::unwrap::kept;
 use baker::worker::folder::Folder;
 use baker::worker::progress::Silent;
@@ -41,7 +41,7 @@ pub fn obj(bytes: &[u8]) -> bool {
 
 pub(super) fn mesh(bytes: &[u8], name: &str) -> bool {
     match load(bytes, name) {
-        Ok(raw) => {
+        Ok((raw, _)) => {
             check(&raw);
             if let Ok(clean) = clean::clean(&raw) {
                 surface(&clean);
@@ -60,8 +60,8 @@ pub(super) fn mesh(bytes: &[u8], name: &str) -> bool {
     }
 }
 
-/// Reads `bytes` as the file `name`; every other file is full of zeros.
-pub(crate) fn load(bytes: &[u8], name: &str) -> Result<RawMesh, Failure> {
+/// Reads `bytes` as the file `name`, with its local origin; every other file is full of zeros.
+pub(crate) fn load(bytes: &[u8], name: &str) -> Result<(RawMesh, Offset), Failure> {
     // Quadratic, since nodes of a glTF may show a mesh many times.
     let limit = LOADING_BYTES + (BYTES_FOR_A_BYTE + bytes.len()) * bytes.len();
     heap::within(limit, "loading a mesh", || {
@@ -72,7 +72,6 @@ pub(crate) fn load(bytes: &[u8], name: &str) -> Result<RawMesh, Failure> {
             (true, None),
             &Silent,
         )
-        .map(|(mesh, _offset)| mesh)
         .map_err(|error| error.failure(name))
     })
 }

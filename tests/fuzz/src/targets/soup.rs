@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use arbitrary::Unstructured;
-use baker::prepare::load::RawMesh;
+use baker::prepare::load::{Offset, RawMesh};
 use baker::prepare::{clean, simplify, unwrap};
 use baker::worker::progress::Silent;
 use proto::job::Simplify;
@@ -37,7 +37,7 @@ pub fn soup(bytes: &[u8]) -> bool {
         (soup.points, soup.triangles),
         "what was written"
     );
-    let Ok(clean) = clean::clean(&raw) else {
+    let Ok(clean) = clean::clean(&raw.0) else {
         return false;
     };
     let order = Simplify::TargetFaces(soup.target);
@@ -162,9 +162,16 @@ fn to_obj(soup: &Soup) -> (&'static str, Vec<u8>) {
     ("soup.obj", file.into_bytes())
 }
 
-/// Points as bits, and triangles.
-fn bits(raw: &RawMesh) -> (Vec<[u32; 3]>, Vec<[u32; 3]>) {
-    let positions = raw.positions.iter();
-    let positions = positions.map(|point| point.map(f32::to_bits)).collect();
+/// Points of the file as bits, and triangles. Text holds f64, of which the nearest f32 was written.
+fn bits((raw, offset): &(RawMesh, Offset)) -> (Vec<[u32; 3]>, Vec<[u32; 3]>) {
+    let place = |point: &[f32; 3]| {
+        let axis = |k: usize| match offset[k] {
+            // As it is: the sum would lose the sign of a zero.
+            0.0 => point[k],
+            by => (by + f64::from(point[k])) as f32,
+        };
+        [0, 1, 2].map(|k| axis(k).to_bits())
+    };
+    let positions = raw.positions.iter().map(place).collect();
     (positions, raw.triangles.clone())
 }
