@@ -30,7 +30,7 @@ pub(super) fn add(seeds: &mut Vec<Seed>) {
 }
 
 fn patch() -> Patch {
-    let raw = load(SAMPLE, "sample.glb").expect("the sample is good");
+    let (raw, _) = load(SAMPLE, "sample.glb").expect("the sample is good");
     let uvs = raw.uvs.expect("it has texture coordinates");
     let mut used: Vec<u32> = Vec::new();
     let mut corners = Vec::new();
