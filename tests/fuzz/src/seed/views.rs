@@ -11,7 +11,7 @@ use super::{Seed, picture};
 /// A camera four units in front of the origin.
 const POSES: &str = "[[1,0,0,0],[0,1,0,0],[0,0,1,4],[0,0,0,1]]";
 
-/// Width and height of the pictures of the pictures.
+/// Width and height of the pictures.
 const SIZE: [usize; 2] = [12, 9];
 
 pub(super) fn add(seeds: &mut Vec<Seed>) {
