@@ -130,6 +130,34 @@ pub(crate) fn all_fit(input: &Input<'_>) -> bool {
     overlaps.len() >= FEWEST && overlaps.iter().all(|overlap| overlap.iou() >= VIEW_FITS)
 }
 
+/// A refusal of pictures that fit the mesh as a pinhole takes them, and not with the lens of their cameras: somebody has
+/// undistorted them, and kept the cameras. One view tells.
+pub(crate) fn straight(input: &Input<'_>) -> Option<Verdict> {
+    let (lens, _) = input
+        .views
+        .iter()
+        .find_map(|(_, silhouette)| silhouette.lens)?;
+    let scene = scene(input);
+    let undone = Candidate {
+        undone: true,
+        ..Candidate::GIVEN
+    };
+    let [given, undone] = [Candidate::GIVEN, undone].map(|candidate| scene.overlaps(&candidate));
+    let clear = value(&undone) >= TAKEN_FREE && clear(value(&undone), value(&given));
+    clear.then(|| {
+        Verdict::Refused(
+            format!(
+                "the cameras have a lens ({}), but the pictures are a pinhole's: silhouettes overlap by {} as they are, by {} once the lens is undone (median of {} views)",
+                lens.name(),
+                percent(median_of(&undone, Overlap::iou)),
+                percent(median_of(&given, Overlap::iou)),
+                given.len()
+            ),
+            "the pictures look undistorted already: give the cameras that belong to them (PINHOLE, without k1, k2, …); --frame given undoes the lens all the same",
+        )
+    })
+}
+
 /// Numbers of the views that are off where the frame is right.
 pub(crate) fn off(input: &Input<'_>) -> Vec<usize> {
     let given = Given::new(&scene(input));

@@ -40,6 +40,8 @@ pub(crate) struct Candidate {
     pub(crate) place: Similarity,
     /// The principal point's x, y are counted from the other side of the picture.
     pub(crate) mirrored: [bool; 2],
+    /// The pictures are a pinhole's already: their lens was undone before.
+    pub(crate) undone: bool,
 }
 
 pub(super) fn times(a: &Matrix, b: &Matrix) -> Matrix {
@@ -154,6 +156,7 @@ impl Candidate {
         },
         place: Similarity::NONE,
         mirrored: [false; 2],
+        undone: false,
     };
 
     /// The camera's pose in the mesh's frame. A mirror stays in its rotation.
@@ -246,7 +249,9 @@ impl Scene {
         views
             .map(|(silhouette, pose)| {
                 let centre = silhouette.centre_of(candidate.mirrored);
-                silhouette.draw_about(centre, &candidate.pose(pose), &self.points, &mut drawn);
+                let lens = silhouette.lens.as_ref().filter(|_| candidate.undone);
+                let pose = candidate.pose(pose);
+                silhouette.draw_about((centre, lens), &pose, &self.points, &mut drawn);
                 silhouette.overlap(&drawn)
             })
             .collect()

@@ -1,6 +1,6 @@
 //! Silhouettes of pictures on a coarse grid, and how well the mesh's own lie on them.
 
-use crate::prepare::transforms::Pose;
+use crate::prepare::transforms::{Distortion, Pose};
 
 /// Cells along the longer edge of a grid.
 const CELLS: usize = 64;
@@ -16,7 +16,7 @@ const SHARES: [f64; 2] = [0.002, 0.97];
 /// Largest share of the grid's border in a silhouette that says something: what fills the picture has no outline.
 const BORDER: f64 = 0.3;
 
-/// The silhouette of a picture, and the lens that took it.
+/// The silhouette of a picture, and the camera that took it.
 #[derive(Clone, Debug)]
 pub(crate) struct Silhouette {
     /// Row by row from the top.
@@ -26,6 +26,8 @@ pub(crate) struct Silhouette {
     /// Focal lengths and principal point, in cells.
     pub(super) focal: [f64; 2],
     pub(super) centre: [f64; 2],
+    /// What was undone before the picture was a pinhole's, and how far from the axis it can be.
+    pub(super) lens: Option<(Distortion, f64)>,
 }
 
 /// How the mesh and the picture overlap.
@@ -73,8 +75,8 @@ impl Silhouette {
         [width, height]: [u32; 2],
         pixels: &[[u8; 4]],
         has_alpha: bool,
-        focal: [f64; 2],
-        centre: [f64; 2],
+        [focal, centre]: [[f64; 2]; 2],
+        lens: Option<Distortion>,
     ) -> Option<Self> {
         let scale = (CELLS as f64 / f64::from(width.max(height))).min(1.0);
         let edge = |pixels: u32| ((f64::from(pixels) * scale).ceil() as usize).max(1);
@@ -106,6 +108,7 @@ impl Silhouette {
             size,
             focal: focal.map(|x| x * scale),
             centre: centre.map(|x| x * scale),
+            lens: lens.map(|lens| (lens, lens.limit())),
         })
     }
 
@@ -121,6 +124,7 @@ impl Silhouette {
             size,
             focal: self.focal.map(|x| x / 2.0),
             centre: self.centre.map(|x| x / 2.0),
+            lens: self.lens,
         }
     }
 
@@ -139,13 +143,13 @@ impl Silhouette {
 
     /// Draws the points into `drawn`, which is resized.
     pub(super) fn draw(&self, pose: &Pose, points: &[[f64; 3]], drawn: &mut Vec<bool>) {
-        self.draw_about(self.centre, pose, points, drawn);
+        self.draw_about((self.centre, None), pose, points, drawn);
     }
 
-    /// Draws the points as a camera with another principal point sees them.
+    /// Draws the points as a camera with another principal point sees them, or where the lens is undone a second time.
     pub(super) fn draw_about(
         &self,
-        centre: [f64; 2],
+        (centre, lens): ([f64; 2], Option<&(Distortion, f64)>),
         pose: &Pose,
         points: &[[f64; 3]],
         drawn: &mut Vec<bool>,
@@ -160,9 +164,16 @@ impl Silhouette {
             if z <= 0.0 {
                 continue;
             }
-            let x = (r0[0] * p[0] + r0[1] * p[1] + r0[2] * p[2] + t[0]) / z * self.focal[0];
-            let y = (r1[0] * p[0] + r1[1] * p[1] + r1[2] * p[2] + t[1]) / z * self.focal[1];
-            let (x, y) = (x + centre[0], y + centre[1]);
+            let x = (r0[0] * p[0] + r0[1] * p[1] + r0[2] * p[2] + t[0]) / z;
+            let y = (r1[0] * p[0] + r1[1] * p[1] + r1[2] * p[2] + t[1]) / z;
+            let mut ray = [x, y];
+            if let Some((lens, limit)) = lens {
+                let Some(undone) = lens.undistort(ray, *limit) else {
+                    continue;
+                };
+                ray = undone;
+            }
+            let [x, y] = [0, 1].map(|axis| ray[axis] * self.focal[axis] + centre[axis]);
             if x >= 0.0 && y >= 0.0 && x < columns as f64 && y < rows as f64 {
                 drawn[y as usize * columns + x as usize] = true;
             }

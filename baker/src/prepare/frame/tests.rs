@@ -1,9 +1,12 @@
 //! A body without symmetry, seen by a ring of cameras: each convention is told from the others, and what is sound is left
 //! alone.
 
+use serde_json::json;
+
 use super::search::{onto, times};
 use super::silhouette::spread;
 use super::*;
+use crate::prepare::transforms::{Curved, Distortion, lens_of};
 
 /// Boxes (middle, half edges) that no turn and no mirror maps onto themselves.
 const BOXES: [[[f32; 3]; 2]; 4] = [
@@ -66,6 +69,7 @@ fn seen(points: &[[f64; 3]]) -> Vec<(usize, Silhouette)> {
         size: [64, 64],
         focal: [90.0; 2],
         centre: [32.0; 2],
+        lens: None,
     };
     let view = |pose: &Pose| {
         let (mut silhouette, mut cells) = (blank.clone(), Vec::new());
@@ -149,7 +153,7 @@ fn a_principal_point_counted_from_the_other_side_is_found() {
         for (index, view) in &mut views {
             let centre = [0, 1].map(|axis| 32.0 + off[axis]);
             let mut cells = Vec::new();
-            view.draw_about(centre, &poses()[*index], &points, &mut cells);
+            view.draw_about((centre, None), &poses()[*index], &points, &mut cells);
             view.cells = cells;
             view.centre = [0, 1].map(|axis| 32.0 - off[axis]);
         }
@@ -162,6 +166,49 @@ fn a_principal_point_counted_from_the_other_side_is_found() {
         };
         assert_eq!(candidate, wanted);
         assert!(said.contains(words), "{said}");
+    }
+}
+
+#[test]
+fn pictures_without_the_lens_of_their_cameras_are_refused() {
+    let lenses = [
+        Distortion::Curved(Curved::fisheye(&[0.02, -0.01])),
+        lens_of(&json!({"k1": -0.15})).expect("distorted"),
+    ];
+    for lens in lenses {
+        let bent = (lens, lens.limit());
+        // Pictures that were undistorted before are undistorted again; those with the lens show what a pinhole does.
+        let views = |again: bool| {
+            let mut views = seen(&body());
+            for (index, view) in &mut views {
+                let mut cells = Vec::new();
+                let twice = again.then_some(&bent);
+                view.draw_about((view.centre, twice), &poses()[*index], &body(), &mut cells);
+                view.cells = cells;
+                view.lens = Some(bent);
+            }
+            views
+        };
+        for count in [1, 8] {
+            let found = |again| {
+                let views = views(again)[..count].to_vec();
+                straight(&Input {
+                    poses: &poses(),
+                    views,
+                    points: body(),
+                    opengl: true,
+                    known: Vec::new(),
+                })
+            };
+            assert_eq!(found(false), None, "{lens:?}");
+            let Some(Verdict::Refused(text, hint)) = found(true) else {
+                panic!("{lens:?} of {count} views is not found");
+            };
+            assert!(
+                text.contains("a pinhole's") && hint.contains("undistorted"),
+                "{text}"
+            );
+        }
     }
 }
 
@@ -252,7 +299,7 @@ fn sound_sets_are_left_alone() {
 fn silhouettes_are_alpha_or_what_is_no_background() {
     let of = |pixel: &dyn Fn(u32, u32) -> [u8; 4], has_alpha| {
         let pixels: Vec<[u8; 4]> = (0..100 * 50).map(|at| pixel(at % 100, at / 100)).collect();
-        Silhouette::new([100, 50], &pixels, has_alpha, [100.0; 2], [50.0, 25.0])
+        Silhouette::new([100, 50], &pixels, has_alpha, [[100.0; 2], [50.0, 25.0]], None)
     };
     let inside = |x: u32, y: u32| (30..70).contains(&x) && (10..40).contains(&y);
     let alpha =

@@ -83,6 +83,14 @@ impl Distortion {
         Ok((lens != Plane::default()).then_some(Self::Plane(lens)))
     }
 
+    /// What it is called.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Plane(_) => "radial and tangential, as OPENCV",
+            Self::Curved(lens) => lens.name(),
+        }
+    }
+
     /// Distance from the axis at which a ray lands, without terms that depend on its direction.
     fn radius(&self, r: f64) -> f64 {
         match self {

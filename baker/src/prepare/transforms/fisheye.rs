@@ -48,6 +48,15 @@ impl Curved {
         })
     }
 
+    /// What it is called.
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Self::Fisheye(_) => "fisheye, as OPENCV_FISHEYE",
+            Self::Fov(_) => "FOV",
+            Self::Eucm(_) => "EUCM",
+        }
+    }
+
     /// Distance from the axis at which a ray lands, without terms that depend on its direction.
     pub(super) fn radius(&self, r: f64) -> f64 {
         match self {

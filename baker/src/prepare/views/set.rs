@@ -369,12 +369,16 @@ impl Source<'_> {
     /// The picture's silhouette; none where it has none.
     pub(super) fn silhouette(&self) -> Option<Silhouette> {
         let (picture, camera) = self.whole()?;
+        let lens = match &self.kind {
+            SourceKind::Frame(_, frame) => frame.lens.distortion,
+            SourceKind::Slice(..) => None,
+        };
         Silhouette::new(
             [picture.width, picture.height],
             &picture.pixels,
             picture.has_alpha,
-            camera.focal,
-            camera.centre,
+            [camera.focal, camera.centre],
+            lens,
         )
     }
 

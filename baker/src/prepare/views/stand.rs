@@ -12,7 +12,7 @@ use super::set::{Set, Source};
 use super::{IN_FLIGHT_BYTES, POSES};
 use crate::prepare::frame::{
     Candidate, DATAPARSER, Input, POINTS, Silhouette, Verdict, all_fit, judge, off, picked, places,
-    spread,
+    spread, straight,
 };
 use crate::prepare::load::Offset;
 use crate::worker::folder::Folder;
@@ -156,6 +156,9 @@ fn compare(
         opengl: set.opengl(),
         known: Vec::new(),
     };
+    if let Some(refused) = straight(&input) {
+        return settled(refused, set, progress);
+    }
     if all_fit(&input) {
         return Ok(Stand {
             sure: true,
