@@ -41,7 +41,7 @@ pub fn read_views(
     views::first(&Folder::new(files, Root::Views), name, positions, most)
 }
 
-/// Decodes a PNG, JPEG or WebP, unless its header states more than `most` pixels. The reader's own limit is too large
+/// Decodes a picture, unless its header states more than `most` pixels. The reader's own limit is too large
 /// for fuzzing.
 ///
 /// # Errors

@@ -1,4 +1,4 @@
-//! Decodes PNG, JPEG or WebP, recognised by content, not by name, to 8-bit sRGB with straight alpha.
+//! Decodes PNG, JPEG, WebP, TIFF, BMP or PNM, recognised by content, not by name, to 8-bit sRGB with straight alpha.
 //!
 //! The size is read from the header and checked before any decoder runs, so a picture costs at most what
 //! [`proto::limits`] allows. A truncated picture or one with a wrong checksum is refused: half a picture would be baked
@@ -20,11 +20,13 @@ mod error;
 mod jpeg;
 pub(crate) mod ktx2;
 mod pixels;
+mod plain;
 mod png;
 mod probe;
 mod tags;
 #[cfg(test)]
 mod tests;
+mod tiff;
 mod turn;
 mod webp;
 
@@ -100,6 +102,8 @@ pub(crate) fn decode_as(
         Format::Png => png::decode(bytes, header, meaning)?,
         Format::Jpeg => jpeg::decode(bytes, header, meaning)?,
         Format::WebP => webp::decode(bytes, header, meaning)?,
+        Format::Tiff => tiff::decode(bytes, header, meaning)?,
+        Format::Bmp | Format::Pnm => plain::decode(bytes, header, meaning)?,
         Format::Ktx2 => (ktx2::Texture::read(bytes)?.decode(0)?, Colours::default()),
     };
     let has_alpha = pixels.iter().any(|pixel| pixel[3] != 255);

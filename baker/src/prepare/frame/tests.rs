@@ -299,7 +299,13 @@ fn sound_sets_are_left_alone() {
 fn silhouettes_are_alpha_or_what_is_no_background() {
     let of = |pixel: &dyn Fn(u32, u32) -> [u8; 4], has_alpha| {
         let pixels: Vec<[u8; 4]> = (0..100 * 50).map(|at| pixel(at % 100, at / 100)).collect();
-        Silhouette::new([100, 50], &pixels, has_alpha, [[100.0; 2], [50.0, 25.0]], None)
+        Silhouette::new(
+            [100, 50],
+            &pixels,
+            has_alpha,
+            [[100.0; 2], [50.0, 25.0]],
+            None,
+        )
     };
     let inside = |x: u32, y: u32| (30..70).contains(&x) && (10..40).contains(&y);
     let alpha =

@@ -138,33 +138,75 @@ pub(super) fn of_png(
     Ok(to_srgb(&profile))
 }
 
-/// The pixels of samples of 8 bits, of three or four channels, which only an ICC profile may describe. `icc` gives it.
+/// The way from what a file says of its colours, which only an ICC profile may. `icc` gives it.
 ///
 /// # Errors
-/// It is an HDR picture, or there is no memory for the pixels.
-pub(super) fn rgb(
+/// It is an HDR picture.
+pub(super) fn way(
     bytes: &[u8],
-    samples: &[u8],
     (header, meaning): (Header, Meaning),
     icc: impl FnOnce() -> Option<Vec<u8>>,
-) -> Result<(Vec<[u8; 4]>, Colours), PictureError> {
-    let channels = samples.len() / header.pixels().max(1);
-    let mut colours = Colours::Srgb;
-    if meaning == Meaning::Colours && tags::has_profile(bytes, header.format) {
-        match icc().map_or(Ok(Way::Unknown), |icc| of_profile(&icc))? {
+) -> Result<Way, PictureError> {
+    if meaning != Meaning::Colours || !tags::has_profile(bytes, header.format) {
+        return Ok(Way::Same);
+    }
+    icc().map_or(Ok(Way::Unknown), |icc| of_profile(&icc))
+}
+
+/// What a decoder gives: one to four channels (grey, grey and alpha, RGB, RGBA), row-major from the top.
+pub(super) struct Samples {
+    /// One byte a sample, or two (big-endian) where `wide`.
+    pub(super) bytes: Vec<u8>,
+    pub(super) channels: usize,
+    pub(super) wide: bool,
+}
+
+impl Samples {
+    /// The pixels in sRGB, and what was made of their colours.
+    ///
+    /// # Errors
+    /// There is no memory for them.
+    pub(super) fn pixels(
+        mut self,
+        way: Way,
+        meaning: Meaning,
+    ) -> Result<(Vec<[u8; 4]>, Colours), PictureError> {
+        let mut colours = Colours::Srgb;
+        match way {
             Way::Same => {}
             Way::Unknown => colours = Colours::Unknown,
-            Way::Convert(way) => match way.pixels(samples, channels, false)? {
+            Way::Convert(way) => match way.pixels(&self.bytes, self.channels, self.wide)? {
                 Some(pixels) => return Ok((pixels, Colours::Converted)),
                 None => colours = Colours::Unknown,
             },
         }
+        if self.wide {
+            self.narrow(meaning);
+        }
+        let bytes = &self.bytes;
+        let pixels = match self.channels {
+            1 => spread(bytes, |[y]| [y, y, y, 255]),
+            2 => spread(bytes, |[y, a]| [y, y, y, a]),
+            3 => spread(bytes, |[r, g, b]| [r, g, b, 255]),
+            _ => spread(bytes, |pixel: [u8; 4]| pixel),
+        }?;
+        Ok((pixels, colours))
     }
-    let pixels = match channels {
-        4 => spread(samples, |pixel: [u8; 4]| pixel)?,
-        _ => spread(samples, |[r, g, b]| [r, g, b, 255])?,
-    };
-    Ok((pixels, colours))
+
+    /// Rounds 16 bits to 8, in place: a sample is written where an earlier pair of bytes was.
+    fn narrow(&mut self, meaning: Meaning) {
+        let samples = &mut self.bytes;
+        // A mask of 0 and 1, or of 0 and 255, in a wider type.
+        let narrow = meaning == Meaning::Mask && samples.iter().step_by(2).all(|&high| high == 0);
+        for k in 0..samples.len() / 2 {
+            let [high, low] = [samples[2 * k], samples[2 * k + 1]];
+            samples[k] = match narrow {
+                true => low,
+                false => rounded(u16::from_be_bytes([high, low])),
+            };
+        }
+        samples.truncate(samples.len() / 2);
+    }
 }
 
 /// Takes the chromaticities of a cHRM; false where they are none.
@@ -324,6 +366,6 @@ fn widened(sample: u8) -> u16 {
 }
 
 /// Rounds 16 bits to 8: 65535 = 255 · 257.
-pub(super) fn rounded(sample: u16) -> u8 {
+fn rounded(sample: u16) -> u8 {
     ((u32::from(sample) + 128) / 257) as u8
 }

@@ -5,9 +5,10 @@ use zune_jpeg::zune_core::bytestream::ZCursor;
 use zune_jpeg::zune_core::colorspace::ColorSpace;
 use zune_jpeg::zune_core::options::DecoderOptions;
 
+use super::colour::{self, Samples};
 use super::error::PictureError;
 use super::pixels::buffer;
-use super::{Colours, Header, Meaning, colour};
+use super::{Colours, Header, Meaning};
 
 pub(super) fn decode(
     bytes: &[u8],
@@ -31,5 +32,11 @@ pub(super) fn decode(
         ));
     }
     decoder.decode_into(&mut samples).map_err(damaged)?;
-    colour::rgb(bytes, &samples, (header, meaning), || decoder.icc_profile())
+    let way = colour::way(bytes, (header, meaning), || decoder.icc_profile())?;
+    Samples {
+        bytes: samples,
+        channels: 3,
+        wide: false,
+    }
+    .pixels(way, meaning)
 }

@@ -14,6 +14,13 @@ pub(super) fn buffer(header: Header, channels: usize) -> Result<Vec<u8>, Picture
     Ok(bytes)
 }
 
+/// Turns samples of two bytes from the machine's order into big-endian.
+pub(super) fn big_endian(bytes: &mut [u8]) {
+    for pair in bytes.as_chunks_mut::<2>().0 {
+        *pair = u16::from_ne_bytes(*pair).to_be_bytes();
+    }
+}
+
 /// Expands decoded samples, `N` per pixel, to RGBA.
 pub(super) fn spread<const N: usize>(
     bytes: &[u8],

@@ -4,9 +4,9 @@ use std::io::Cursor;
 
 use png::{BitDepth, ColorType, Decoder, DecodingError, Limits, Transformations};
 
-use super::colour::{self, MAX_PROFILE_BYTES, Way, rounded};
+use super::colour::{self, MAX_PROFILE_BYTES, Samples, Way};
 use super::error::PictureError;
-use super::pixels::{buffer, spread};
+use super::pixels::buffer;
 use super::probe::Format;
 use super::{Colours, Header, Meaning, tags};
 
@@ -31,6 +31,9 @@ pub(super) fn decode(
     let mut reader = decoder.read_info().map_err(damaged)?;
     let size = reader.output_buffer_size().ok_or(PictureError::Memory)?;
     let (colour, depth) = reader.output_color_type();
+    if colour == ColorType::Indexed {
+        return Err(PictureError::Damaged("no palette".to_owned()));
+    }
     let sample_bytes = if depth == BitDepth::Sixteen { 2 } else { 1 };
     let mut samples = buffer(header, colour.samples() * sample_bytes)?;
     if samples.len() != size {
@@ -42,39 +45,16 @@ pub(super) fn decode(
     // The rest holds the checksum of the last row and the end.
     reader.finish().map_err(damaged)?;
 
-    let mut colours = Colours::Srgb;
-    if meaning == Meaning::Colours {
-        let wide = depth == BitDepth::Sixteen;
-        match colour::of_png(reader.info(), || profile(bytes))? {
-            Way::Same => {}
-            Way::Unknown => colours = Colours::Unknown,
-            Way::Convert(way) => match way.pixels(&samples, colour.samples(), wide)? {
-                Some(pixels) => return Ok((pixels, Colours::Converted)),
-                None => colours = Colours::Unknown,
-            },
-        }
+    let way = match meaning {
+        Meaning::Colours => colour::of_png(reader.info(), || profile(bytes))?,
+        Meaning::Numbers | Meaning::Mask => Way::Same,
+    };
+    Samples {
+        bytes: samples,
+        channels: colour.samples(),
+        wide: depth == BitDepth::Sixteen,
     }
-    if depth == BitDepth::Sixteen {
-        // A mask of 0 and 1, or of 0 and 255, in a wider type.
-        let narrow = meaning == Meaning::Mask && samples.iter().step_by(2).all(|&high| high == 0);
-        // In place: a sample is written where an earlier pair of bytes was.
-        for k in 0..samples.len() / 2 {
-            let [high, low] = [samples[2 * k], samples[2 * k + 1]];
-            samples[k] = match narrow {
-                true => low,
-                false => rounded(u16::from_be_bytes([high, low])),
-            };
-        }
-        samples.truncate(samples.len() / 2);
-    }
-    let pixels = match colour {
-        ColorType::Grayscale => spread(&samples, |[y]| [y, y, y, 255]),
-        ColorType::GrayscaleAlpha => spread(&samples, |[y, a]| [y, y, y, a]),
-        ColorType::Rgb => spread(&samples, |[r, g, b]| [r, g, b, 255]),
-        ColorType::Rgba => spread(&samples, |pixel: [u8; 4]| pixel),
-        ColorType::Indexed => Err(PictureError::Damaged("no palette".to_owned())),
-    }?;
-    Ok((pixels, colours))
+    .pixels(way, meaning)
 }
 
 /// The ICC profile; the inner none where there is one that cannot be read.

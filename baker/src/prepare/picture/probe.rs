@@ -1,9 +1,10 @@
-//! Reads format and size from the first bytes of a file, without a decoder. Scans JPEG and WebP to the end to find
-//! truncation.
+//! Reads format and size from the first bytes of a file: of PNG, JPEG and WebP without a decoder. Scans JPEG and WebP to the
+//! end to find truncation.
 
 use proto::limits::{MAX_VIEW_EDGE, MAX_VIEW_PIXELS};
 
 use super::error::PictureError;
+use super::{plain, tiff};
 use crate::prepare::foreign::{self, Class, Foreign};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,6 +13,10 @@ pub(crate) enum Format {
     /// Baseline or progressive, 8 bits.
     Jpeg,
     WebP,
+    Tiff,
+    Bmp,
+    /// PBM, PGM, PPM and PAM.
+    Pnm,
     /// Basis Universal in KTX2, for meshes alone; see [`super::probe_texture`].
     Ktx2,
 }
@@ -44,6 +49,15 @@ pub(crate) fn probe(bytes: &[u8]) -> Result<Header, PictureError> {
         (Format::Jpeg, jpeg(bytes)?)
     } else if bytes.starts_with(b"RIFF") && bytes.get(8..12) == Some(b"WEBP") {
         (Format::WebP, webp(bytes)?)
+    } else if [b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"]
+        .iter()
+        .any(|&magic| bytes.starts_with(magic))
+    {
+        (Format::Tiff, tiff::size(bytes)?)
+    } else if bytes.starts_with(b"BM") {
+        (Format::Bmp, plain::size(bytes, Format::Bmp)?)
+    } else if matches!(bytes, [b'P', b'1'..=b'7', b' ' | b'\t' | b'\r' | b'\n', ..]) {
+        (Format::Pnm, plain::size(bytes, Format::Pnm)?)
     } else {
         return Err(match foreign::recognise(bytes) {
             Some(Foreign {

@@ -7,6 +7,10 @@ use super::probe::{Format, array};
 
 /// The orientation in which EXIF wants the picture shown. A broken EXIF block is no reason to lose the pixels.
 pub(super) fn orientation(bytes: &[u8], format: Format) -> Orientation {
+    if format == Format::Tiff {
+        // An EXIF block is a TIFF file in itself.
+        return Orientation::from_exif_chunk(bytes).unwrap_or(Orientation::NoTransforms);
+    }
     let mut found = None;
     blocks(bytes, format, |name, body| {
         let exif = match (format, name) {
@@ -43,7 +47,7 @@ fn blocks<'a>(bytes: &'a [u8], format: Format, mut each: impl FnMut(&[u8; 4], &'
         Format::Png => 8,
         Format::Jpeg => 2,
         Format::WebP => 12,
-        Format::Ktx2 => return,
+        Format::Tiff | Format::Bmp | Format::Pnm | Format::Ktx2 => return,
     };
     while let Some([a, b, c, d, e, f, g, h]) = array(bytes, at) {
         let (name, start, length, end) = match format {

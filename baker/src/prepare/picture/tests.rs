@@ -1,7 +1,12 @@
 //! Checks pictures written here or by another program (`samples/`, by Pillow: 20×12 pixels, red over green on the left,
 //! blue on the right) against the pixels that they hold.
 
+use std::io::Cursor;
+
 use ::png::{BitDepth, ColorType, Encoder};
+use ::tiff::encoder::{Compression, DeflateLevel, TiffEncoder, TiffValue, colortype};
+use ::tiff::tags::Tag;
+use image::{DynamicImage, ImageFormat};
 use proto::message::Code;
 
 use super::{
@@ -496,4 +501,162 @@ fn masks_of_16_bits_that_hold_8_are_not_scaled() {
     let as_mask = (Meaning::Mask, Orientation::NoTransforms);
     let mask = decode_as(&file, probe(&file).expect("a picture"), as_mask).expect("a picture");
     assert_eq!(mask.pixels, [[0, 0, 0, 255], [1, 1, 1, 255]]);
+}
+
+/// Grey, grey and alpha, RGB, RGBA: 3×2 pixels, all different.
+fn ramp(channels: usize) -> Vec<u8> {
+    (0..6 * channels).map(|k| (37 * k + 11) as u8).collect()
+}
+
+fn png_colour(channels: usize) -> ColorType {
+    [
+        ColorType::Grayscale,
+        ColorType::GrayscaleAlpha,
+        ColorType::Rgb,
+        ColorType::Rgba,
+    ][channels - 1]
+}
+
+/// Samples of 16 bits, in the order of PNG.
+fn wide(samples: &[u8]) -> (Vec<u16>, Vec<u8>) {
+    let samples: Vec<u16> = samples.iter().map(|&x| u16::from(x) * 251 + 97).collect();
+    let bytes = samples.iter().flat_map(|x| x.to_be_bytes()).collect();
+    (samples, bytes)
+}
+
+fn tiff_of<C: colortype::ColorType>(
+    samples: &[C::Inner],
+    compression: Compression,
+    tags: &[(Tag, &[u16])],
+    icc: Option<&[u8]>,
+) -> Vec<u8>
+where
+    [C::Inner]: TiffValue,
+{
+    let mut bytes = Cursor::new(Vec::new());
+    let encoder = TiffEncoder::new(&mut bytes).expect("a header");
+    let mut encoder = encoder.with_compression(compression);
+    let mut image = encoder.new_image::<C>(3, 2).expect("an image");
+    for (tag, value) in tags {
+        image.encoder().write_tag(*tag, *value).expect("a tag");
+    }
+    if let Some(icc) = icc {
+        let tag = image.encoder().write_tag(Tag::IccProfile, icc);
+        tag.expect("a tag");
+    }
+    image.write_data(samples).expect("samples");
+    bytes.into_inner()
+}
+
+#[test]
+fn tiff_is_what_a_png_of_its_samples_is() {
+    use colortype::{Gray8, Gray16, RGB8, RGB16, RGBA8, RGBA16};
+    let (packed, lzw) = (Compression::Packbits, Compression::Lzw);
+    let deflate = Compression::Deflate(DeflateLevel::Fast);
+    let deep = |channels| wide(&ramp(channels)).0;
+    let plain = Compression::Uncompressed;
+    for (file, channels, depth) in [
+        (tiff_of::<Gray8>(&ramp(1), plain, &[], None), 1, 8),
+        (tiff_of::<RGB8>(&ramp(3), lzw, &[], None), 3, 8),
+        (
+            tiff_of::<RGBA8>(&ramp(4), deflate, &[(Tag::ExtraSamples, &[2])], None),
+            4,
+            8,
+        ),
+        (tiff_of::<Gray16>(&deep(1), packed, &[], None), 1, 16),
+        (tiff_of::<RGB16>(&deep(3), plain, &[], None), 3, 16),
+        (
+            tiff_of::<RGBA16>(&deep(4), lzw, &[(Tag::ExtraSamples, &[2])], None),
+            4,
+            16,
+        ),
+    ] {
+        let (depth, data) = match depth {
+            8 => (BitDepth::Eight, ramp(channels)),
+            _ => (BitDepth::Sixteen, wide(&ramp(channels)).1),
+        };
+        let wanted = png_of([3, 2], png_colour(channels), depth, &data, |_| {});
+        let picture = read(&file).expect("a picture");
+        assert_eq!(picture, read(&wanted).expect("a picture"), "{channels}");
+        // Cut anywhere, it is refused.
+        for end in 0..file.len() {
+            let cut = read(&file[..end]);
+            assert!(
+                cut.as_ref().is_err() || cut.ok() == Some(picture.clone()),
+                "{end}"
+            );
+        }
+    }
+}
+
+#[test]
+fn tags_of_a_tiff_are_obeyed() {
+    use colortype::{CMYK8, RGB8, RGB32Float, RGBA8};
+    let plain = Compression::Uncompressed;
+    // Half covered: the colours are stored times alpha.
+    let samples = [60, 30, 0, 128, 10, 20, 30, 255].repeat(3);
+    for (extra, wanted) in [(1_u16, [120, 60, 0, 128]), (2, [60, 30, 0, 128])] {
+        let file = tiff_of::<RGBA8>(&samples, plain, &[(Tag::ExtraSamples, &[extra])], None);
+        let picture = read(&file).expect("a picture");
+        assert_eq!(picture.pixels[..2], [wanted, [10, 20, 30, 255]], "{extra}");
+    }
+    let turned = tiff_of::<RGB8>(&ramp(3), plain, &[(Tag::Orientation, &[6])], None);
+    let header = probe(&turned).expect("a header");
+    assert_eq!(orientation(&turned, header), Orientation::Rotate90);
+    let icc = moxcms::ColorProfile::new_display_p3();
+    let icc = icc.encode().expect("a profile");
+    let file = tiff_of::<RGB8>(&ramp(3), plain, &[], Some(&icc));
+    let as_view = (Meaning::Colours, Orientation::NoTransforms);
+    let picture = decode_as(&file, probe(&file).expect("a header"), as_view);
+    let picture = picture.expect("a picture");
+    assert_eq!(picture.colours, Colours::Converted);
+    let untagged = read(&file).expect("a picture");
+    assert_ne!(picture.pixels, untagged.pixels);
+    for (file, words) in [
+        (tiff_of::<CMYK8>(&ramp(4), plain, &[], None), "CMYK"),
+        (
+            tiff_of::<RGB32Float>(&[0.5; 18], plain, &[], None),
+            "samples",
+        ),
+    ] {
+        let said = refusal(&file);
+        assert!(said.contains("TIFF") && said.contains(words), "{said}");
+    }
+}
+
+#[test]
+fn bmp_and_pnm_are_what_a_png_of_their_samples_is() {
+    let made = |channels: usize, format: ImageFormat| {
+        let data = ramp(channels);
+        let picture = match channels {
+            1 => DynamicImage::from(image::GrayImage::from_raw(3, 2, data).expect("grey")),
+            3 => DynamicImage::from(image::RgbImage::from_raw(3, 2, data).expect("RGB")),
+            _ => DynamicImage::from(image::RgbaImage::from_raw(3, 2, data).expect("RGBA")),
+        };
+        let mut bytes = Cursor::new(Vec::new());
+        picture.write_to(&mut bytes, format).expect("written");
+        bytes.into_inner()
+    };
+    let deep = [b"P6 3 2 65535\n", wide(&ramp(3)).1.as_slice()].concat();
+    for (file, channels, depth) in [
+        (made(3, ImageFormat::Bmp), 3, 8),
+        (made(4, ImageFormat::Bmp), 4, 8),
+        (made(1, ImageFormat::Pnm), 1, 8),
+        (made(3, ImageFormat::Pnm), 3, 8),
+        (deep, 3, 16),
+    ] {
+        let (depth, data) = match depth {
+            8 => (BitDepth::Eight, ramp(channels)),
+            _ => (BitDepth::Sixteen, wide(&ramp(channels)).1),
+        };
+        let wanted = png_of([3, 2], png_colour(channels), depth, &data, |_| {});
+        let picture = read(&file).expect("a picture");
+        assert_eq!(picture, read(&wanted).expect("a picture"));
+        for end in 0..file.len() {
+            assert!(read(&file[..end]).is_err(), "{end} of {}", file.len());
+        }
+    }
+    let bits = read(b"P1\n# bits\n2 1\n0 1\n").expect("a picture");
+    assert_eq!(bits.pixels, [[255; 4], [0, 0, 0, 255]]);
+    assert!(refusal(b"P5 1 1 100\n0").contains("neither 255"));
 }

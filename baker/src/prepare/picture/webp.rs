@@ -5,9 +5,10 @@ use std::io::Cursor;
 use image::codecs::webp::WebPDecoder;
 use image::{ColorType, ImageDecoder, ImageError};
 
+use super::colour::{self, Samples};
 use super::error::PictureError;
 use super::pixels::buffer;
-use super::{Colours, Header, Meaning, colour};
+use super::{Colours, Header, Meaning};
 
 pub(super) fn decode(
     bytes: &[u8],
@@ -27,10 +28,16 @@ pub(super) fn decode(
     };
     let mut samples = buffer(header, channels)?;
     decoder.read_image(&mut samples).map_err(damaged)?;
-    colour::rgb(bytes, &samples, (header, meaning), || icc)
+    let way = colour::way(bytes, (header, meaning), || icc)?;
+    Samples {
+        bytes: samples,
+        channels,
+        wide: false,
+    }
+    .pixels(way, meaning)
 }
 
-fn damaged(error: ImageError) -> PictureError {
+pub(super) fn damaged(error: ImageError) -> PictureError {
     match error {
         ImageError::IoError(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
             PictureError::Truncated

@@ -373,7 +373,7 @@ fn broken(name: &str, index: usize, error: &PictureError) -> Failure {
         | PictureError::Flavour(_)
         | PictureError::Foreign(_)
         | PictureError::Unknown => {
-            "views are PNG, JPEG or WebP pictures in RGB: convert the pictures"
+            "views are PNG, JPEG, WebP, TIFF, BMP or PNM pictures, grey or RGB: convert the pictures"
         }
         PictureError::Hdr(_) => "export the pictures in SDR: sRGB or Display P3",
         PictureError::TooLarge { .. } => {

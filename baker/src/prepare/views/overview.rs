@@ -61,6 +61,8 @@ pub(crate) fn overview(
     for row in 0..rows {
         progress.progress(Phase::Preview, row as u64, rows as u64);
         let row = &numbers[row * COLUMNS..numbers.len().min((row + 1) * COLUMNS)];
+        let mut below = Vec::new();
+        let mut height = 0;
         for (k, &index) in row.iter().enumerate() {
             let source = set.source(index)?;
             progress.expect(
@@ -71,16 +73,20 @@ pub(crate) fn overview(
             let words = match source.whole() {
                 Some((picture, camera)) => {
                     let cell = Cell::new(&picture, &turned(camera, job.repair.up), mesh);
-                    canvas.tile([column(k), y], &cell.tile, CELL);
+                    height = height.max(canvas.tile([column(k), y], &cell.tile, CELL));
                     cell.words(&picture, &camera)
                 }
                 None => "cannot be decoded".to_owned(),
             };
             let named = format!("view {index}: {}", tail(&set.name(index)));
-            canvas.text([column(k), y + CELL + 8], &named, TEXT);
-            canvas.text([column(k), y + CELL + 8 + LINE], &words, FAINT);
+            below.push((named, words));
         }
-        y += CELL + 8 + 2 * LINE + GAP;
+        y += height + 8;
+        for (k, (named, words)) in below.iter().enumerate() {
+            canvas.text([column(k), y], named, TEXT);
+            canvas.text([column(k), y + LINE], words, FAINT);
+        }
+        y += 2 * LINE + GAP;
     }
     let legend = [
         (OUTLINE, "outline of the mesh"),

@@ -91,7 +91,7 @@ pub(crate) fn settle(
     let wedges = have_wedges(&set, progress);
     set.wedges = wedges;
     let stand = match job.frame {
-        Frame::Auto => compare(&set, job.repair.up, surface, progress)?,
+        Frame::Auto => compare(&set, job, surface, progress)?,
         Frame::Given => Stand::default(),
     };
     Ok(Stand {
@@ -125,10 +125,11 @@ fn have_wedges(set: &Set<'_>, progress: &dyn Progress) -> bool {
 /// Compares the silhouettes of some views with those of the mesh.
 fn compare(
     set: &Set<'_>,
-    up: Up,
+    job: &PrepareJob,
     (positions, triangles, offset): (&[[f32; 3]], &[[u32; 3]], Offset),
     progress: &dyn Progress,
 ) -> Result<Stand, Failure> {
+    let (up, mesh) = (job.repair.up, job.mesh_file.as_str());
     let picked = picked(set.len(), VIEWS);
     let (first, rest) = picked.split_at(FIRST.min(picked.len()));
     let mut silhouettes = silhouettes(set, first, progress);
@@ -157,7 +158,7 @@ fn compare(
         known: Vec::new(),
     };
     if let Some(refused) = straight(&input) {
-        return settled(refused, set, progress);
+        return settled(refused, set, mesh, progress);
     }
     if all_fit(&input) {
         return Ok(Stand {
@@ -179,12 +180,18 @@ fn compare(
             each(input.views.len(), pace::TRIANGLE) + STEP,
         );
         let off = off(&input);
-        return settled(Verdict::Fits { off }, set, progress);
+        return settled(Verdict::Fits { off }, set, mesh, progress);
     }
-    settled(verdict, set, progress)
+    settled(verdict, set, mesh, progress)
 }
 
-fn settled(verdict: Verdict, set: &Set<'_>, progress: &dyn Progress) -> Result<Stand, Failure> {
+/// What follows for the views of the file `mesh`.
+fn settled(
+    verdict: Verdict,
+    set: &Set<'_>,
+    mesh: &str,
+    progress: &dyn Progress,
+) -> Result<Stand, Failure> {
     let mut stand = Stand::default();
     match verdict {
         Verdict::Unknown => {}
@@ -217,7 +224,7 @@ fn settled(verdict: Verdict, set: &Set<'_>, progress: &dyn Progress) -> Result<S
         Verdict::Refused(text, hint) => {
             return Err(Failure {
                 code: Code::InvalidAsset,
-                message: format!("{}: {text}", set.file),
+                message: format!("{mesh} with {}: {text}", set.file),
                 hint: hint.to_owned(),
             });
         }

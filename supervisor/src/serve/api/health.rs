@@ -121,7 +121,7 @@ pub async fn capabilities(State(service): State<Service>) -> Json<Value> {
         "inputs": {
             "mesh": ["glb", "gltf", "ply", "obj", "safetensors"],
             "views": ["transforms.json", "images.bin", "images.txt", "safetensors"],
-            "pictures": ["png", "jpg", "webp"],
+            "pictures": ["png", "jpg", "webp", "tiff", "bmp", "pnm"],
         },
         "limits": {
             "texture_size": [limits::MIN_TEXTURE_SIZE, limits::MAX_TEXTURE_SIZE],

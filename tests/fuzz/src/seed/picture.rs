@@ -4,6 +4,8 @@
 use std::io::Cursor;
 
 use image::{DynamicImage, ImageFormat};
+use tiff::encoder::colortype::{ColorType, Gray8, RGB8, RGB16, RGBA8};
+use tiff::encoder::{Compression, DeflateLevel, TiffEncoder, TiffValue};
 
 use super::Seed;
 
@@ -39,6 +41,10 @@ pub(super) fn add(seeds: &mut Vec<Seed>) {
         ("grey.jpg", &grey, ImageFormat::Jpeg),
         ("rgba.webp", &rgba, ImageFormat::WebP),
         ("rgb.webp", &rgb, ImageFormat::WebP),
+        ("rgb.bmp", &rgb, ImageFormat::Bmp),
+        ("rgba.bmp", &rgba, ImageFormat::Bmp),
+        ("rgb.ppm", &rgb, ImageFormat::Pnm),
+        ("grey.pgm", &grey, ImageFormat::Pnm),
     ] {
         let mut bytes = Cursor::new(Vec::new());
         picture
@@ -58,6 +64,22 @@ pub(super) fn add(seeds: &mut Vec<Seed>) {
             }),
         ),
         ("animated.png", animated()),
+        (
+            "rgb.tif",
+            tiff::<RGB8>(&rgb.to_rgb8(), Compression::Uncompressed),
+        ),
+        (
+            "rgba-lzw.tif",
+            tiff::<RGBA8>(&rgba.to_rgba8(), Compression::Lzw),
+        ),
+        (
+            "grey-deflate.tif",
+            tiff::<Gray8>(&grey.to_luma8(), Compression::Deflate(DeflateLevel::Fast)),
+        ),
+        (
+            "deep-packbits.tif",
+            tiff::<RGB16>(&part.to_rgb16(), Compression::Packbits),
+        ),
     ] {
         seeds.push(("picture", format!("made-{name}"), bytes));
     }
@@ -65,6 +87,21 @@ pub(super) fn add(seeds: &mut Vec<Seed>) {
     for (name, bytes) in [("cmyk.jpg", cmyk()), ("animated.webp", ANIMATED.to_vec())] {
         seeds.push(("picture", format!("refused-{name}"), bytes));
     }
+}
+
+/// A TIFF of samples of one kind.
+fn tiff<C: ColorType>(samples: &[C::Inner], compression: Compression) -> Vec<u8>
+where
+    [C::Inner]: TiffValue,
+{
+    let mut bytes = Cursor::new(Vec::new());
+    let encoder = TiffEncoder::new(&mut bytes).expect("a header");
+    let [width, height] = SIZE.map(|edge| edge as u32);
+    encoder
+        .with_compression(compression)
+        .write_image::<C>(width, height, samples)
+        .expect("it can be written");
+    bytes.into_inner()
 }
 
 /// Width and height of the generated pictures.
