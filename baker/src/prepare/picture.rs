@@ -30,22 +30,11 @@ mod tiff;
 mod turn;
 mod webp;
 
-pub(crate) use colour::Colours;
+pub(crate) use colour::{Colours, Meaning};
 pub(crate) use error::PictureError;
 pub(crate) use image::metadata::Orientation;
-pub(crate) use probe::{Format, Header, probe};
+pub(crate) use probe::{Format, Header};
 pub(crate) use turn::swaps;
-
-/// What the samples of a picture mean.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Meaning {
-    /// Colours, in the space that the file's tags name.
-    Colours,
-    /// Numbers, or colours of which something else says that they are sRGB: taken as stored.
-    Numbers,
-    /// What counts: as numbers, but 16 bits that hold no more than 8 are not scaled.
-    Mask,
-}
 
 /// A decoded picture.
 #[derive(Clone, Debug, PartialEq)]
@@ -58,6 +47,28 @@ pub(crate) struct Picture {
     pub(crate) has_alpha: bool,
     /// What was made of the tags of its colours.
     pub(crate) colours: Colours,
+}
+
+/// Reads format and size and checks the size.
+///
+/// # Errors
+/// Not a supported picture, no or too many pixels, or truncated.
+pub(crate) fn probe(bytes: &[u8]) -> Result<Header, PictureError> {
+    let format = probe::format(bytes)?;
+    let [width, height] = match format {
+        Format::Png => probe::png(bytes),
+        Format::Jpeg => probe::jpeg(bytes),
+        Format::WebP => probe::webp(bytes),
+        Format::Tiff => tiff::size(bytes),
+        Format::Bmp | Format::Pnm => plain::size(bytes, format),
+        Format::Ktx2 => Err(PictureError::Unknown),
+    }?;
+    probe::check_size(width, height)?;
+    Ok(Header {
+        format,
+        width,
+        height,
+    })
 }
 
 /// Like [`probe()`], for pictures of a mesh.

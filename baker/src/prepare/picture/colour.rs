@@ -16,7 +16,8 @@ use png::{CodingIndependentCodePoints, Info, SourceChromaticities};
 
 use super::error::PictureError;
 use super::pixels::spread;
-use super::{Header, Meaning, tags};
+use super::probe::Header;
+use super::tags;
 
 /// Largest profile that is read. Those of displays and cameras have a few hundred bytes to half a megabyte.
 pub(super) const MAX_PROFILE_BYTES: usize = 4 << 20;
@@ -30,6 +31,17 @@ const SAME: i32 = 257 * 3 / 2;
 const SRGB_GAMMA: [f32; 2] = [0.95 / 2.2, 1.05 / 2.2];
 /// Exponents that a gAMA may sensibly mean.
 const GAMMAS: [f32; 2] = [0.1, 10.0];
+
+/// What the samples of a picture mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Meaning {
+    /// Colours, in the space that the file's tags name.
+    Colours,
+    /// Numbers, or colours of which something else says that they are sRGB: taken as stored.
+    Numbers,
+    /// What counts: as numbers, but 16 bits that hold no more than 8 are not scaled.
+    Mask,
+}
 
 /// What was made of the tags of a picture's colours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,10 +1,9 @@
-//! Reads format and size from the first bytes of a file: of PNG, JPEG and WebP without a decoder. Scans JPEG and WebP to the
-//! end to find truncation.
+//! Reads the format from the first bytes of a file, and the size of PNG, JPEG and WebP without a decoder. Scans JPEG and WebP
+//! to the end to find truncation.
 
 use proto::limits::{MAX_VIEW_EDGE, MAX_VIEW_PIXELS};
 
 use super::error::PictureError;
-use super::{plain, tiff};
 use crate::prepare::foreign::{self, Class, Foreign};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,28 +35,28 @@ impl Header {
     }
 }
 
-/// Reads format and size and checks the size.
+/// The format, by the first bytes. A texture in KTX2 is none of a view.
 ///
 /// # Errors
-/// Not a supported picture, no or too many pixels, or truncated.
-pub(crate) fn probe(bytes: &[u8]) -> Result<Header, PictureError> {
-    let (format, [width, height]) = if bytes.is_empty() {
+/// Not a supported picture.
+pub(super) fn format(bytes: &[u8]) -> Result<Format, PictureError> {
+    const TIFF: [&[u8]; 4] = [b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"];
+    if bytes.is_empty() {
         return Err(PictureError::Empty);
-    } else if bytes.starts_with(b"\x89PNG\r\n\x1A\n") {
-        (Format::Png, png(bytes)?)
-    } else if bytes.starts_with(b"\xFF\xD8\xFF") {
-        (Format::Jpeg, jpeg(bytes)?)
-    } else if bytes.starts_with(b"RIFF") && bytes.get(8..12) == Some(b"WEBP") {
-        (Format::WebP, webp(bytes)?)
-    } else if [b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"]
-        .iter()
-        .any(|&magic| bytes.starts_with(magic))
-    {
-        (Format::Tiff, tiff::size(bytes)?)
-    } else if bytes.starts_with(b"BM") {
-        (Format::Bmp, plain::size(bytes, Format::Bmp)?)
+    }
+    let starts = |magic: &[u8]| bytes.starts_with(magic);
+    Ok(if starts(b"\x89PNG\r\n\x1A\n") {
+        Format::Png
+    } else if starts(b"\xFF\xD8\xFF") {
+        Format::Jpeg
+    } else if starts(b"RIFF") && bytes.get(8..12) == Some(b"WEBP") {
+        Format::WebP
+    } else if TIFF.into_iter().any(starts) {
+        Format::Tiff
+    } else if starts(b"BM") {
+        Format::Bmp
     } else if matches!(bytes, [b'P', b'1'..=b'7', b' ' | b'\t' | b'\r' | b'\n', ..]) {
-        (Format::Pnm, plain::size(bytes, Format::Pnm)?)
+        Format::Pnm
     } else {
         return Err(match foreign::recognise(bytes) {
             Some(Foreign {
@@ -68,12 +67,6 @@ pub(crate) fn probe(bytes: &[u8]) -> Result<Header, PictureError> {
             Some(foreign) => PictureError::Foreign(foreign),
             None => PictureError::Unknown,
         });
-    };
-    check_size(width, height)?;
-    Ok(Header {
-        format,
-        width,
-        height,
     })
 }
 
@@ -89,7 +82,7 @@ pub(super) fn check_size(width: u32, height: u32) -> Result<(), PictureError> {
 }
 
 /// The size from IHDR, which is the first chunk.
-fn png(bytes: &[u8]) -> Result<[u32; 2], PictureError> {
+pub(super) fn png(bytes: &[u8]) -> Result<[u32; 2], PictureError> {
     let header: [u8; 16] = array(bytes, 8).ok_or(PictureError::Truncated)?;
     if &header[4..8] != b"IHDR" {
         return Err(PictureError::Damaged(
@@ -104,7 +97,7 @@ fn png(bytes: &[u8]) -> Result<[u32; 2], PictureError> {
 }
 
 /// Scans the segments to the end marker, since a decoder would fill missing parts with grey.
-fn jpeg(bytes: &[u8]) -> Result<[u32; 2], PictureError> {
+pub(super) fn jpeg(bytes: &[u8]) -> Result<[u32; 2], PictureError> {
     let mut size = None;
     let mut at = 2;
     loop {
@@ -170,7 +163,7 @@ fn jpeg_frame(
 }
 
 /// Scans the chunks. Each must be complete, and the frame's own size counts, whatever the canvas claims.
-fn webp(bytes: &[u8]) -> Result<[u32; 2], PictureError> {
+pub(super) fn webp(bytes: &[u8]) -> Result<[u32; 2], PictureError> {
     let riff = u32::from_le_bytes(array(bytes, 4).ok_or(PictureError::Truncated)?) as usize;
     let bytes = bytes
         .get(..riff.saturating_add(8))
