@@ -13,6 +13,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 
+use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
@@ -93,8 +94,8 @@ impl Blob {
     /// [`BlobError::Os`].
     pub fn seal_written(&self) -> Result<(), BlobError> {
         let seals = SealFlag::F_SEAL_WRITE | SealFlag::F_SEAL_SEAL;
-        fcntl(&self.file, FcntlArg::F_ADD_SEALS(seals)).map_err(os("F_ADD_SEALS"))?;
-        Ok(())
+        insist(|| fcntl(&self.file, FcntlArg::F_ADD_SEALS(seals)).map(drop))
+            .map_err(os("F_ADD_SEALS"))
     }
 
     /// Size in bytes.
@@ -124,6 +125,20 @@ impl Blob {
             bytes: self.bytes,
         }
     }
+}
+
+/// Repeats a call that is busy. The kernel refuses a seal while anybody refers to a page, be it itself for a moment: its
+/// reclaim, its compaction. It then waits within the call, for some 160 ms (`memfd_wait_for_pins`), which paces the
+/// repetition. A writable mapping is refused at once, each time.
+fn insist(mut call: impl FnMut() -> nix::Result<()>) -> nix::Result<()> {
+    const TRIES: u32 = 8;
+    for _ in 1..TRIES {
+        match call() {
+            Err(Errno::EBUSY) => {}
+            result => return result,
+        }
+    }
+    call()
 }
 
 impl AsFd for Blob {
@@ -258,6 +273,26 @@ mod tests {
         let mut text = String::new();
         blob.reader().read_to_string(&mut text).expect("readable");
         assert_eq!(text, "kiln!");
+    }
+
+    #[test]
+    fn a_busy_kernel_is_asked_again_and_not_for_ever() {
+        let asked = |busy: u32, then: nix::Result<()>| {
+            let mut calls = 0;
+            let result = insist(|| {
+                calls += 1;
+                if calls <= busy {
+                    Err(Errno::EBUSY)
+                } else {
+                    then
+                }
+            });
+            (calls, result)
+        };
+        assert_eq!(asked(0, Ok(())), (1, Ok(())));
+        assert_eq!(asked(3, Ok(())), (4, Ok(())));
+        assert_eq!(asked(3, Err(Errno::EPERM)), (4, Err(Errno::EPERM)));
+        assert_eq!(asked(99, Ok(())), (8, Err(Errno::EBUSY)));
     }
 
     #[test]
