@@ -7,9 +7,9 @@ use vkfault::{Action, Error, Fault};
 
 use super::world::Finished;
 
-/// A fault costs one retry at most. Seconds are not judged, since they are the machine's load as well: a bake that does
-/// not end runs into [`crate::DEADLINE`].
-const MOST_ATTEMPTS: usize = 2;
+/// A fault costs at most one retry, and one more without the pipelines that the first attempt has left. Seconds are not
+/// judged, since they are the machine's load as well: a bake that does not end runs into [`crate::DEADLINE`].
+const MOST_ATTEMPTS: usize = 3;
 
 /// A correct ending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -298,7 +298,7 @@ mod tests {
             all(finished(70, lost(), Some(b"glTF"), &log)),
             all(finished(70, nameless, None, &log)),
             all(finished(70, lost(), None, &["vkQueueSubmit"])),
-            all(finished(0, done("llvmpipe", 3), Some(b"glTF"), &log)),
+            all(finished(0, done("llvmpipe", 4), Some(b"glTF"), &log)),
             all(process),
             all(silent),
             (
