@@ -26,7 +26,7 @@ fn a_job_is_submitted_waited_for_and_fetched() {
     waited.assert_code(0);
     assert_eq!(waited.stdout, ["out/a.glb"], "standard output is the path");
     assert!(waited.stderr.contains("PSNR 42.0 dB"), "{}", waited.stderr);
-    assert!(waited.stderr.contains("Bake done in"), "{}", waited.stderr);
+    assert!(waited.stderr.contains("bake: done in"), "{}", waited.stderr);
     assert_eq!(bench.bytes("out/a.glb").expect("there"), *SHOWN);
 
     // The same by `latest` and by the start of the id, in pieces and all.

@@ -8,7 +8,7 @@ use proto::message::{Phase, Role};
 use crate::event::{Event, Listener};
 use crate::print::{complain, outcome, say};
 use crate::process::watch::PhaseState;
-use crate::words::{sentence, span, stage, unit};
+use crate::words::{span, stage, unit};
 
 /// Interval between lines about unfinished work.
 const INTERVAL: Duration = Duration::from_secs(5);
@@ -124,11 +124,7 @@ impl Listener for Lines {
             }
             Event::RoleDone { role, time } => {
                 self.finish_before(*role, None);
-                self.say(&format!(
-                    "{} done in {}",
-                    sentence(role.name()),
-                    span(*time)
-                ));
+                self.say(&format!("{}: done in {}", role.name(), span(*time)));
             }
             Event::Done(report) => {
                 for line in report.summary() {
