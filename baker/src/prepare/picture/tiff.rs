@@ -1,4 +1,4 @@
-//! Decodes TIFF and BigTIFF to RGBA: the first picture of the file, grey or RGB of 8 or 16 bits, with and without alpha, in
+//! Decodes TIFF and `BigTIFF` to RGBA: the first picture of the file, grey or RGB of 8 or 16 bits, with and without alpha, in
 //! strips or tiles; uncompressed, LZW, deflate, `PackBits`. Associated alpha is divided out; an ICC profile is followed.
 //!
 //! CMYK, palettes, floating point numbers, one plane for each channel and JPEG inside are refused by name.
