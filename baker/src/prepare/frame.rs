@@ -6,6 +6,8 @@
 //! ([`search`]). A clear winner is taken. A mirrored mesh, pictures in another order, and a mesh that lies nowhere are
 //! refused. What can have another reason is left alone: an occluder, a mask, a mesh that is a part of the scene or has
 //! the scene around it. Then one of the two silhouettes lies within the other.
+//!
+//! The same silhouettes tell pictures that were undistorted while their cameras still have a lens ([`straight`]).
 
 mod known;
 mod search;
