@@ -47,6 +47,8 @@ pub mod foreign;
 
 mod repair;
 
+mod splat;
+
 mod texels;
 
 pub mod simplify;

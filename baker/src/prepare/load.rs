@@ -24,7 +24,7 @@ mod compressed;
 mod glb;
 mod scene;
 
-mod ply;
+pub(in crate::prepare) mod ply;
 
 mod obj;
 

@@ -17,8 +17,8 @@ mod tests;
 
 use proto::limits::MAX_TRIANGLES;
 
-use self::header::{Element, header};
-use self::values::Values;
+pub(in crate::prepare) use self::header::{Element, header};
+pub(in crate::prepare) use self::values::Values;
 use super::corners::unify;
 use super::raw::{NoUvs, Offset, RawMesh, relative};
 
@@ -113,17 +113,30 @@ pub(super) fn read(bytes: &[u8], want_uvs: bool, offset: &Offset) -> Result<RawM
     shape.finish(want_uvs)
 }
 
-fn skip(element: &Element, values: &mut Values<'_>) -> Result<(), PlyError> {
-    let mut list = Vec::new();
-    if element.properties.is_empty() {
-        return Ok(());
+/// Passes over an element.
+pub(in crate::prepare) fn skip(element: &Element, values: &mut Values<'_>) -> Result<(), PlyError> {
+    match element.properties.is_empty() {
+        true => Ok(()),
+        false => rows(element, values, |_row| {}),
     }
+}
+
+/// Calls `each` for every entry with the numbers of its properties, in their order; of a list with its first.
+pub(in crate::prepare) fn rows(
+    element: &Element,
+    values: &mut Values<'_>,
+    mut each: impl FnMut(&[f64]),
+) -> Result<(), PlyError> {
+    let mut row = vec![0.0; element.properties.len()];
+    let mut list = Vec::new();
     for entry in 0..element.count {
-        for property in &element.properties {
+        for (value, property) in row.iter_mut().zip(&element.properties) {
             values
                 .property(property, &mut list)
                 .map_err(|stop| stop.at(element, entry))?;
+            *value = list.first().copied().unwrap_or(0.0);
         }
+        each(&row);
     }
     Ok(())
 }
@@ -156,23 +169,14 @@ impl Shape {
         let u = place(&["s", "u", "texture_u", "texture_s"]);
         let v = place(&["t", "v", "texture_v", "texture_t"]);
         let uv = u.zip(v).filter(|_| want_uvs);
-        let mut entry_values = vec![0.0; element.properties.len()];
-        let mut list = Vec::new();
         self.positions.reserve_exact(element.count as usize);
-        for entry in 0..element.count {
-            for (value, property) in entry_values.iter_mut().zip(&element.properties) {
-                values
-                    .property(property, &mut list)
-                    .map_err(|stop| stop.at(element, entry))?;
-                *value = list.first().copied().unwrap_or(0.0);
-            }
-            let at = [x, y, z].map(|at| entry_values[at]);
+        rows(element, values, |row| {
+            let at = [x, y, z].map(|at| row[at]);
             self.positions.push(relative(at, &self.offset));
             if let Some((u, v)) = uv {
-                self.uvs.push(flipped(entry_values[u], entry_values[v]));
+                self.uvs.push(flipped(row[u], row[v]));
             }
-        }
-        Ok(())
+        })
     }
 
     fn read_faces(

@@ -3,14 +3,14 @@
 use super::PlyError;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Encoding {
+pub(in crate::prepare) enum Encoding {
     Ascii,
     Little,
     Big,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Number {
+pub(in crate::prepare) enum Number {
     I8,
     U8,
     I16,
@@ -36,7 +36,7 @@ impl Number {
         })
     }
 
-    pub(super) fn bytes(self) -> usize {
+    pub(in crate::prepare) fn bytes(self) -> usize {
         match self {
             Self::I8 | Self::U8 => 1,
             Self::I16 | Self::U16 => 2,
@@ -47,23 +47,23 @@ impl Number {
 }
 
 #[derive(Debug)]
-pub(super) struct Property {
-    pub(super) name: String,
+pub(in crate::prepare) struct Property {
+    pub(in crate::prepare) name: String,
     /// For a list, the type of its length.
-    pub(super) list: Option<Number>,
-    pub(super) number: Number,
+    pub(in crate::prepare) list: Option<Number>,
+    pub(in crate::prepare) number: Number,
 }
 
 #[derive(Debug)]
-pub(super) struct Element {
-    pub(super) name: String,
-    pub(super) count: u64,
-    pub(super) properties: Vec<Property>,
+pub(in crate::prepare) struct Element {
+    pub(in crate::prepare) name: String,
+    pub(in crate::prepare) count: u64,
+    pub(in crate::prepare) properties: Vec<Property>,
 }
 
 impl Element {
     /// Index of the list of a face's corners: the one that is named so, else the first of integers.
-    pub(super) fn corners(&self) -> Option<usize> {
+    pub(in crate::prepare) fn corners(&self) -> Option<usize> {
         let named = self.place(&["vertex_indices", "vertex_index"], true);
         let whole = |property: &Property| {
             property.list.is_some() && !matches!(property.number, Number::F32 | Number::F64)
@@ -72,7 +72,7 @@ impl Element {
     }
 
     /// Index of the first property with one of these names that is a list, or is not, as `list` says.
-    pub(super) fn place(&self, names: &[&str], list: bool) -> Option<usize> {
+    pub(in crate::prepare) fn place(&self, names: &[&str], list: bool) -> Option<usize> {
         self.properties.iter().position(|property| {
             property.list.is_some() == list && names.contains(&property.name.as_str())
         })
@@ -80,7 +80,9 @@ impl Element {
 }
 
 /// Parses the header. Returns encoding, elements and the body.
-pub(super) fn header(bytes: &[u8]) -> Result<(Encoding, Vec<Element>, &[u8]), PlyError> {
+pub(in crate::prepare) fn header(
+    bytes: &[u8],
+) -> Result<(Encoding, Vec<Element>, &[u8]), PlyError> {
     let mut encoding = None;
     let mut elements: Vec<Element> = Vec::new();
     let mut rest = bytes;

@@ -5,19 +5,19 @@ use super::header::{Element, Encoding, Number, Property};
 use crate::prepare::load::lines::is_nan;
 
 /// The numbers of the body. f64 holds every PLY type exactly.
-pub(super) struct Values<'a> {
-    pub(super) encoding: Encoding,
-    pub(super) rest: &'a [u8],
+pub(in crate::prepare) struct Values<'a> {
+    pub(in crate::prepare) encoding: Encoding,
+    pub(in crate::prepare) rest: &'a [u8],
 }
 
 /// Why there is no next number.
-pub(super) enum Stop {
+pub(in crate::prepare) enum Stop {
     End,
     Word,
 }
 
 impl Stop {
-    pub(super) fn at(self, element: &Element, entry: u64) -> PlyError {
+    pub(in crate::prepare) fn at(self, element: &Element, entry: u64) -> PlyError {
         let element = element.name.clone();
         match self {
             Self::End => PlyError::End { element, entry },
@@ -28,7 +28,7 @@ impl Stop {
 
 impl Values<'_> {
     /// Refuses a count that the remaining bytes cannot hold.
-    pub(super) fn check_count(&self, element: &Element) -> Result<(), PlyError> {
+    pub(in crate::prepare) fn check_count(&self, element: &Element) -> Result<(), PlyError> {
         let shortest = |property: &Property| match self.encoding {
             // A digit and a separator.
             Encoding::Ascii => 2,
@@ -98,7 +98,7 @@ impl Values<'_> {
     }
 
     /// Reads a property into `into`: one number, or the numbers of a list.
-    pub(super) fn property(
+    pub(in crate::prepare) fn property(
         &mut self,
         property: &Property,
         into: &mut Vec<f64>,
