@@ -89,6 +89,12 @@ pub(super) fn read(bytes: &[u8]) -> Result<Splats, SplatError> {
         }
         lists.push(list);
     }
+    // The checksum stands at the end, and is compared there.
+    if stream.read(&mut [0]).is_err() {
+        return Err(SplatError::Damaged(
+            "its gzip stream does not end as it should",
+        ));
+    }
     let degree = degree.min(MAX_DEGREE);
     let mut cloud = Cloud::new(degree);
     let mut dropped = Dropped::default();
