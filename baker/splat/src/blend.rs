@@ -3,122 +3,169 @@
 //! Front to back, as in the reference code: alpha is at most 0.99, below 1/255 it counts as nothing, and a pixel is closed
 //! by the first splat that would leave less than 10⁻⁴ of its light.
 
-use crate::exp::exp;
-use crate::project::{Ellipse, LEAST_ALPHA};
-use crate::tiles::TILE;
+use crate::cover::{ACROSS, BLOCKS, HIGH, WIDE, cover};
+use crate::ellipse::{Ellipse, LEVELS};
+use crate::exp::exp2;
+use crate::lanes::{LANES, Lanes, List};
+use crate::project::Seen;
 
 const MOST_ALPHA: f32 = 0.99;
 const CLOSED: f32 = 1e-4;
-/// Ellipses between two looks at which rows are closed.
-const LOOK: usize = 32;
+/// Ellipses between two looks at which blocks are closed.
+pub(crate) const LOOK: usize = 32;
 
-type Lane = [f32; TILE];
+/// Columns and rows of a block's pixels, from its first.
+const COLUMNS: List = [0.0, 1.0, 2.0, 3.0, 0.0, 1.0, 2.0, 3.0];
+const ROWS: List = [0.0, 0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0];
 
-/// A row of a tile, in lists of one number a pixel: the compiler makes vectors of them.
+/// First column and row of each block.
+const CORNERS: [[f32; 2]; BLOCKS] = {
+    let mut corners = [[0.0; 2]; BLOCKS];
+    let mut k = 0;
+    while k < BLOCKS {
+        corners[k] = [(k % ACROSS * WIDE) as f32, (k / ACROSS * HIGH) as f32];
+        k += 1;
+    }
+    corners
+};
+
+/// A block of pixels, row by row, in lists of one number a pixel.
 #[derive(Clone, Copy)]
-pub(crate) struct Row {
+#[repr(align(32))]
+pub(crate) struct Block {
     /// Red, green, blue.
-    pub(crate) colour: [Lane; 3],
-    /// What the splats let through.
-    pub(crate) through: Lane,
+    pub(crate) colour: [List; 3],
+    /// What the splats let through; negative once the pixel is closed.
+    pub(crate) through: List,
     /// Sum of depths, each by its share of the pixel.
-    pub(crate) depth: Lane,
+    pub(crate) depth: List,
     /// Depth of the splat at which half of the light is used up; 0 where it never is.
-    pub(crate) median: Lane,
-    /// 1, or 0 once it is closed.
-    open: Lane,
+    pub(crate) median: List,
 }
 
-impl Row {
+impl Block {
     const EMPTY: Self = Self {
-        colour: [[0.0; TILE]; 3],
-        through: [1.0; TILE],
-        depth: [0.0; TILE],
-        median: [0.0; TILE],
-        open: [1.0; TILE],
+        colour: [[0.0; LANES]; 3],
+        through: [1.0; LANES],
+        depth: [0.0; LANES],
+        median: [0.0; LANES],
     };
 
-    /// Adds an ellipse where its alpha counts. `left` and `dy` lead from its centre to the first pixel; columns outside
-    /// `columns` lie outside its box.
-    #[inline]
-    fn add(&mut self, ellipse: &Ellipse, at: [f32; 2], columns: [f32; 2]) {
-        let alphas = alphas(ellipse, at, columns);
-        let mut shares = [0.0; TILE];
-        for k in 0..TILE {
-            let (through, alpha) = (self.through[k], alphas[k] * self.open[k]);
-            let after = through * (1.0 - alpha);
-            let open = if after < CLOSED { 0.0 } else { self.open[k] };
-            shares[k] = alpha * through * open;
-            let halves = (through > 0.5) & (after <= 0.5) & (open > 0.0);
-            self.median[k] = if halves {
-                ellipse.depth
-            } else {
-                self.median[k]
-            };
-            self.through[k] = if open > 0.0 { after } else { through };
-            self.open[k] = open;
+    /// Adds a colour and a depth, each in all lanes.
+    #[inline(always)]
+    fn add<L: Lanes>(&mut self, alphas: L, colour: [L; 3], depth: L) {
+        let before = L::of(self.through);
+        let through = before.most(L::all(0.0));
+        let after = through * (L::all(1.0) - alphas);
+        let closes = after.below(L::all(CLOSED));
+        let shares = closes.unless(alphas * through);
+        let half = L::all(0.5);
+        let halves = half.below(through) & after.within(half);
+        // A pixel crosses one half once, and its median is 0 before: a choice would become a masked store, which is slow.
+        self.median = (L::of(self.median) | (depth & halves)).list();
+        self.through = (before | L::all(-0.0)).where_or(closes, after).list();
+        for (list, colour) in self.colour.iter_mut().zip(colour) {
+            *list = (L::of(*list) + shares * colour).list();
         }
-        for (lane, colour) in self.colour.iter_mut().zip(ellipse.colour) {
-            for k in 0..TILE {
-                lane[k] += shares[k] * colour;
-            }
-        }
-        for k in 0..TILE {
-            self.depth[k] += shares[k] * ellipse.depth;
-        }
+        self.depth = (L::of(self.depth) + shares * depth).list();
     }
 
-    fn is_closed(&self) -> bool {
-        self.open.iter().all(|&open| open == 0.0)
+    #[inline(always)]
+    fn is_closed<L: Lanes>(&self) -> bool {
+        L::of(self.through).signs() == (1 << LANES) - 1
     }
 }
 
-/// Alpha of an ellipse along a row, 0 where it does not count.
-#[inline]
-fn alphas(ellipse: &Ellipse, [left, dy]: [f32; 2], columns: [f32; 2]) -> Lane {
-    let [xx, xy, yy] = ellipse.conic;
-    let mut alphas = [0.0; TILE];
-    for k in 0..TILE {
-        let column = k as f32;
-        let dx = left + column;
-        let power = -0.5 * (xx * dx * dx + yy * dy * dy) - xy * dx * dy;
-        let alpha = (ellipse.opacity * exp(power)).min(MOST_ALPHA);
-        let counts = (power <= 0.0)
-            & (alpha >= LEAST_ALPHA)
-            & (column >= columns[0])
-            & (column <= columns[1]);
-        alphas[k] = if counts { alpha } else { 0.0 };
-    }
-    alphas
-}
-
-/// Blends the ellipses of the tile whose first pixel is `corner`.
-pub(crate) fn blend<'a>(
+/// A tile's blocks, row by row, as they are filled.
+pub(crate) struct Tile {
+    pub(crate) blocks: [Block; BLOCKS],
+    /// Bits of those with a pixel that is not closed.
+    open: u32,
+    /// Its first pixel.
     corner: [usize; 2],
-    ellipses: impl Iterator<Item = &'a Ellipse>,
-) -> [Row; TILE] {
-    let mut rows = [Row::EMPTY; TILE];
-    let mut closed = [false; TILE];
-    for (number, ellipse) in ellipses.enumerate() {
-        // Looked at now and then, since most tiles never close.
-        if number % LOOK == LOOK - 1 {
-            for (closed, row) in closed.iter_mut().zip(&rows) {
-                *closed = row.is_closed();
-            }
-            if closed.iter().all(|&closed| closed) {
-                break;
-            }
-        }
-        let [left, top] = [0, 1].map(|k| corner[k] as f32 + 0.5 - ellipse.centre[k]);
-        let bounds = |k: usize, start: f32| [-start - ellipse.reach[k], ellipse.reach[k] - start];
-        let (columns, [first, last]) = (bounds(0, left), bounds(1, top));
-        let first = first.ceil().clamp(0.0, TILE as f32) as usize;
-        let end = (last.floor() + 1.0).clamp(0.0, TILE as f32) as usize;
-        for (k, row) in rows.iter_mut().enumerate().take(end).skip(first) {
-            if !closed[k] {
-                row.add(ellipse, [left, top + k as f32], columns);
-            }
+}
+
+impl Tile {
+    pub(crate) const fn new(corner: [usize; 2]) -> Self {
+        Self {
+            blocks: [Block::EMPTY; BLOCKS],
+            open: u32::MAX,
+            corner,
         }
     }
-    rows
+
+    /// Blends the ellipses of a list, which lie behind all others before; `ellipses` is space for them. Returns false once
+    /// nothing more can show.
+    #[inline(always)]
+    pub(crate) fn blend<L: Lanes>(
+        &mut self,
+        list: &[u32],
+        seen: &Seen,
+        ellipses: &mut [Ellipse; LOOK],
+    ) -> bool {
+        let corner = self.corner.map(|at| at as f32 + 0.5);
+        for list in list.chunks(LOOK) {
+            seen.copy(list, ellipses);
+            for ellipse in &ellipses[..list.len()] {
+                let (left, top) = (corner[0] - ellipse.centre[0], corner[1] - ellipse.centre[1]);
+                let mask = cover::<L>(ellipse, left, top) & self.open;
+                if ellipse.square < f32::INFINITY {
+                    self.add::<L, true>(mask, ellipse, left, top);
+                } else {
+                    self.add::<L, false>(mask, ellipse, left, top);
+                }
+            }
+            for (k, block) in self.blocks.iter().enumerate() {
+                if block.is_closed::<L>() {
+                    self.open &= !(1 << k);
+                }
+            }
+            if self.open == 0 {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Adds an ellipse to the blocks of a mask.
+    #[inline(always)]
+    fn add<L: Lanes, const SQUARE: bool>(
+        &mut self,
+        mut mask: u32,
+        ellipse: &Ellipse,
+        left: f32,
+        top: f32,
+    ) {
+        let &Ellipse {
+            along,
+            skew,
+            across,
+            ..
+        } = ellipse;
+        let (columns, rows) = (L::of(COLUMNS), L::of(ROWS));
+        // s and t of the tile's first pixel, and how much each pixel of a block adds.
+        let (s, t) = (along * left + skew * top, across * top);
+        let sides = L::all(along) * columns + L::all(skew) * rows;
+        let downs = L::all(across) * rows;
+        let (level, square) = (L::all(ellipse.level), L::all(ellipse.square));
+        let (colour, depth) = (ellipse.colour.map(L::all), L::all(ellipse.depth));
+        while mask != 0 {
+            let number = mask.trailing_zeros() as usize;
+            mask &= mask - 1;
+            let [x, y] = CORNERS[number];
+            let s = L::all(s + (along * x + skew * y)) + sides;
+            let t = L::all(t + across * y) + downs;
+            let power = (level - s * s) - t * t;
+            let mut counts = L::all(-LEVELS).within(power);
+            if SQUARE {
+                let dx = (L::all(left + x) + columns).abs();
+                let dy = (L::all(top + y) + rows).abs();
+                counts = counts & dx.most(dy).within(square);
+            }
+            // Far out, the power has no f32.
+            let alphas = exp2(power.most(L::all(-2.0 * LEVELS)));
+            let alphas = alphas.least(L::all(MOST_ALPHA)) & counts;
+            self.blocks[number].add(alphas, colour, depth);
+        }
+    }
 }

@@ -3,10 +3,18 @@
 mod blend;
 mod cloud;
 mod colour;
+mod cover;
 mod draw;
+mod ellipse;
 mod exp;
+mod lanes;
+mod machine;
+mod order;
 mod project;
+mod shape;
 mod tiles;
+#[cfg(target_arch = "x86_64")]
+mod wide;
 
 pub use cloud::{Cloud, Dropped, MAX_DEGREE, Splat, coefficients};
 pub use draw::{Picture, View, draw};
