@@ -62,7 +62,13 @@ pub fn run(session: &Session, job: &CompareJob) -> Result<CompareSummary, Failur
         }
     }
     let offset = models.first().map_or([0.0; 3], |first| first.offset);
-    let views = Whole::read(&views, &job.views_file, (job.up, offset), session)?;
+    let surface = models.first().map_or((&[][..], &[][..]), |first| {
+        (
+            first.mesh.positions.as_slice(),
+            first.mesh.triangles.as_slice(),
+        )
+    });
+    let views = Whole::read(&views, &job.views_file, (job.up, offset), surface, session)?;
     let (models, rows) = compare(&models, &views, job, session, &mut clock)?;
     if job.picture {
         session.progress(Phase::Preview, 0, 1);

@@ -17,7 +17,6 @@
 //!
 //! This role uses no GPU, fetches nothing, and reads only files that the supervisor opens for it.
 
-use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -70,7 +69,7 @@ use self::load::Offset;
 use self::repair::Eye;
 use self::texels::Lookout;
 use self::unwrap::{Unwrapped, Wanted, kept};
-use self::views::Stand;
+use self::views::Views;
 
 /// Finds how the mesh, which lies at an offset, stands among the views, and what eyes see it, once it is clean.
 type Settle<'a> = dyn FnMut(&CleanMesh, Offset) -> Result<Vec<Eye>, Failure> + 'a;
@@ -102,32 +101,25 @@ pub fn run(session: &Session, job: &PrepareJob) -> Result<PrepareSummary, Failur
     unwrap::announce();
     let [mesh_folder, views_folder] =
         [Root::Mesh, Root::Views].map(|root| Folder::new(session, root));
-    let mut clock = PhaseClock::default();
-    let eyes = |stand: &Stand| match job.repair.remove_unseen {
-        true => views::eyes(&views_folder, job, stand),
-        false => Ok(Vec::new()),
-    };
-    let lookouts = |stand: &Stand| match (job.texture_auto, job.keep_uvs) {
-        (true, _) => views::lookouts(&views_folder, job, stand),
-        // Problems of the views are reported when they are delivered.
-        (false, false) => Ok(views::lookouts(&views_folder, job, stand).unwrap_or_default()),
-        (false, true) => Ok(Vec::new()),
-    };
-    let mut stand = Stand::default();
-    let (mut seeing, mut looking) = (eyes(&stand)?, lookouts(&stand)?);
-    let mut of_views = PhaseClock::default();
+    let (mut clock, mut of_views) = (PhaseClock::default(), PhaseClock::default());
+    let mut views = of_views.time(Phase::DecodeViews, || {
+        Views::read(&views_folder, job, session)
+    })?;
     let mut settle = |mesh: &CleanMesh, offset| {
         let surface = (mesh.positions.as_slice(), mesh.triangles.as_slice(), offset);
-        stand = of_views.time(Phase::DecodeViews, || {
-            views::settle(&views_folder, job, surface, session)
-        })?;
-        if stand.is_other() {
-            (seeing, looking) = (eyes(&stand)?, lookouts(&stand)?);
-        }
-        Ok(mem::take(&mut seeing))
+        of_views.time(Phase::DecodeViews, || views.settle(surface, session))?;
+        Ok(match job.repair.remove_unseen {
+            true => views.eyes(),
+            false => Vec::new(),
+        })
     };
     let mut shaped = shape(&mesh_folder, job, &mut settle, session, &mut clock)?;
-    let lookouts = looking;
+    let lookouts = match (job.texture_auto, job.keep_uvs) {
+        (true, _) => views.lookouts()?,
+        // Problems of the pictures are reported when they are delivered.
+        (false, false) => views.lookouts().unwrap_or_default(),
+        (false, true) => Vec::new(),
+    };
     put_surface(session, &mut shaped)?;
     let surface = &shaped.surface;
     let unwanted = AtomicBool::new(false);
@@ -140,12 +132,13 @@ pub fn run(session: &Session, job: &PrepareJob) -> Result<PrepareSummary, Failur
         mesh
     };
     let positions = surface.positions.as_slice();
-    let views = || {
-        let wanted = (positions, &stand, &unwanted);
-        views::deliver(session, &views_folder, job, wanted, &mut of_views)
+    let deliver = || {
+        of_views.time(Phase::DecodeViews, || {
+            views.deliver(session, positions, &unwanted)
+        })
     };
-    let (laid_out, views) =
-        both("views", mesh, views).map_err(|error| no_thread("read views", &error))?;
+    let (laid_out, delivered) =
+        both("views", mesh, deliver).map_err(|error| no_thread("read views", &error))?;
     let LaidOut {
         unwrapped:
             Unwrapped {
@@ -155,11 +148,9 @@ pub fn run(session: &Session, job: &PrepareJob) -> Result<PrepareSummary, Failur
             },
         texture,
     } = laid_out?;
-    let views = views?;
+    let delivered = delivered?;
     if job.overview {
-        let drawn = of_views.time(Phase::Preview, || {
-            views::overview(&views_folder, job, &stand, &mesh, session)
-        })?;
+        let drawn = of_views.time(Phase::Preview, || views.overview(&mesh, session))?;
         let whole = |file: &[u8]| png::decode(file).map_err(|error| internal(&error));
         session.put_file(Table::Preview, drawn, whole)?;
     }
@@ -177,8 +168,9 @@ pub fn run(session: &Session, job: &PrepareJob) -> Result<PrepareSummary, Failur
         charts: u64::from(mesh.charts),
         atlas_utilisation: utilisation,
         texture,
-        views: views.views,
-        holdout_views: views.holdout_views,
+        splats: delivered.splats,
+        views: delivered.views,
+        holdout_views: delivered.holdout_views,
         times: clock.into_times(),
         peak_rss_kib: peak_rss_kib(),
     })
@@ -364,6 +356,7 @@ mod tests {
     use proto::job::{Frame, Quality, Simplify};
     use proto::message::UnwrapMethod;
     use proto::pages::Pages;
+    use proto::splats::SplatOptions;
 
     use super::*;
     use crate::worker::progress::Silent;
@@ -384,6 +377,7 @@ mod tests {
             texture_size: 256,
             pages: Pages::ONE,
             texture_auto: false,
+            splats: SplatOptions::default(),
             frame: Frame::Auto,
             repair: Repair::default(),
             simplify: Simplify::Keep,

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::list::list;
 use crate::pages::Pages;
+use crate::splats::SplatOptions;
 use crate::table::Layer;
 
 /// How much work the fit does.
@@ -331,6 +332,8 @@ pub struct PrepareJob {
     pub pages: Pages,
     /// Choose a smaller edge if the views resolve no more, and report it: [`crate::message::FromChild::Chosen`].
     pub texture_auto: bool,
+    /// How views are made of splats, where the views file holds them.
+    pub splats: SplatOptions,
     /// Whether the silhouettes of views and mesh are compared.
     pub frame: Frame,
     /// Repairs, before anything else.

@@ -40,6 +40,7 @@ pub mod pages;
 pub mod plan;
 mod role;
 pub mod sandbox;
+pub mod splats;
 mod summary;
 pub mod wire;
 
@@ -56,7 +57,7 @@ pub mod place;
 pub mod failpoint;
 
 /// Changes with every change of the protocol's meaning that its bytes do not show.
-pub const PROTOCOL_VERSION: u32 = 15;
+pub const PROTOCOL_VERSION: u32 = 16;
 
 /// Version of the product and fingerprint of this crate's sources; both ends must have the same.
 pub const BUILD_ID: &str = concat!(

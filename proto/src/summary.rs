@@ -148,6 +148,9 @@ pub struct PrepareSummary {
     /// The edge of the texture and why, where it was left to prepare.
     #[serde(default)]
     pub texture: Option<TextureChoice>,
+    /// What the views were drawn from, where they are splats.
+    #[serde(default)]
+    pub splats: Option<SplatSummary>,
     /// Views handed on for the fit.
     pub views: u32,
     /// Views handed on to measure with.
@@ -157,6 +160,23 @@ pub struct PrepareSummary {
     pub times: Vec<PhaseTime>,
     /// Peak resident memory in KiB.
     pub peak_rss_kib: u64,
+}
+
+/// Splats that views were drawn from.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SplatSummary {
+    /// Splats that were drawn.
+    pub splats: u64,
+    /// Splats left out: their numbers have no meaning, or one of their scales is a million times the extent of all.
+    pub dropped: u64,
+    /// Degree of their spherical harmonics, 0-3.
+    pub degree: u32,
+    /// The filter, as `--splat-filter` has it.
+    pub filter: String,
+    /// Why it was taken.
+    pub reason: String,
+    /// Edge of the pictures in pixels.
+    pub edge: u32,
 }
 
 /// The edge of a texture that the views resolve: at which half of the seen surface has no more texels than pixels in the view

@@ -13,12 +13,13 @@ use proto::message::{
     AdapterInfo, AtlasFigures, BakeSummary, CameraFate, Code, CompareModel, CompareScore,
     CompareSummary, Done, EncodeSummary, ExposureFate, Failure, FromChild, LayerFit, MeshCounts,
     MeshStep, NotAFile, Phase, PhaseTime, PipelineCache, PrepareSummary, ProvenanceShares,
-    Refinement, Refusal, Rejected, Role, Root, StageTime, Start, StepFate, StepKind, Table,
-    TextureChoice, ToChild, UnwrapMethod, ViewFit, ViewScore,
+    Refinement, Refusal, Rejected, Role, Root, SplatSummary, StageTime, Start, StepFate, StepKind,
+    Table, TextureChoice, ToChild, UnwrapMethod, ViewFit, ViewScore,
 };
 use proto::pages::Pages;
 use proto::plan::{BakePlan, BufferBytes, BufferGroup, DriverAccount, PhaseSeconds, RowsHeld};
 use proto::sandbox::{Level, Sandbox};
+use proto::splats::{Harmonics, SplatFilter, SplatOptions, SplatViews};
 use proto::table::Layer;
 use proto::wire;
 use serde::Serialize;
@@ -73,6 +74,11 @@ fn messages_to_a_child() {
         texture_size: 1024,
         pages: Pages::try_from(4).expect("a square"),
         texture_auto: true,
+        splats: SplatOptions {
+            views: SplatViews::Count(40),
+            filter: SplatFilter::Mip(0.5),
+            harmonics: Harmonics::Constant,
+        },
         frame: Frame::Given,
         repair: Repair {
             weld: Some(0.5),
@@ -113,7 +119,7 @@ fn messages_to_a_child() {
     pinned(&[
         (
             ToChild::Start(Start::Prepare(prepare)),
-            "0000056d2e676c6206742e6a736f6efb0004040101010000003f0101010000803efa01020000003f010101020302fb204e0101",
+            "0000056d2e676c6206742e6a736f6efb00040401023430076d69703a302e350101010000003f0101010000803efa01020000003f010101020302fb204e0101",
         ),
         (
             ToChild::Start(Start::Bake(bake)),
@@ -276,6 +282,14 @@ fn messages_from_a_child() {
             pixels: 300.0,
             seen: 0.5,
             views: 40,
+        }),
+        splats: Some(SplatSummary {
+            splats: 1000,
+            dropped: 3,
+            degree: 2,
+            filter: "mip:0.5".to_owned(),
+            reason: "r".to_owned(),
+            edge: 512,
         }),
         views: 40,
         holdout_views: 2,
@@ -471,7 +485,7 @@ fn messages_from_a_child() {
         ),
         (
             FromChild::Done(Done::Prepare(prepare)),
-            "05000000000000000000000000000000f83f00000000000000006401323c0201020307016e000000000000f83f01020304050000000000010000803e00050000003f01fb00020000fa43000096430000003f282802010b000000000000f83ffbe803",
+            "05000000000000000000000000000000f83f00000000000000006401323c0201020307016e000000000000f83f01020304050000000000010000803e00050000003f01fb00020000fa43000096430000003f2801fbe8030302076d69703a302e350172fb00022802010b000000000000f83ffbe803",
         ),
         (
             FromChild::Done(Done::Bake(bake)),

@@ -35,6 +35,7 @@ use proto::job::{
 };
 use proto::limits::{MAX_HOLE_EDGES, MAX_HOLE_SIZE, MAX_TRIANGLES, MAX_VIEWS, MAX_WELD};
 use proto::pages::Pages;
+use proto::splats::{self, Harmonics, SplatFilter, SplatOptions, SplatViews};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -60,7 +61,8 @@ pub struct JobOptions {
     #[serde(deserialize_with = "source::object")]
     #[schemars(schema_with = "schema::source_or_null")]
     pub mesh: Option<Source>,
-    /// A `transforms.json`, a model of COLMAP by its `images.bin` or `images.txt`, or a safetensors file.
+    /// A `transforms.json`, a model of COLMAP by its `images.bin` or `images.txt`, a safetensors file, or Gaussian splats
+    /// (PLY, SPZ, SOG, `.splat`).
     #[arg(skip)]
     #[serde(deserialize_with = "source::object")]
     #[schemars(schema_with = "schema::source_or_null")]
@@ -174,9 +176,10 @@ pub struct JobOptions {
     /// Work put into the fit.
     #[arg(long, default_value_t, value_enum, help_heading = "Fit")]
     pub quality: Quality,
-    /// How the views blend colours within a pixel: `linear` for renders and photographs, `srgb` for Gaussian splats.
-    #[arg(long, default_value_t, value_enum, help_heading = "Fit")]
-    pub blend: Blend,
+    /// How the views blend colours within a pixel: `linear` for renders and photographs, `srgb` for Gaussian splats. By
+    /// default `srgb` where the views are splats, else `linear`.
+    #[arg(long, value_enum, help_heading = "Fit")]
+    pub blend: Option<Blend>,
     /// Move cameras to where the mesh's silhouette fits the views' alpha, and even out exposures: `auto` only where they are
     /// clearly off, `on` wherever it helps at all. The report says what was moved, and what was not and why.
     #[arg(long, default_value_t, value_enum, help_heading = "Fit")]
@@ -203,6 +206,36 @@ pub struct JobOptions {
     #[serde(deserialize_with = "whole::number")]
     #[schemars(extend("maximum" = u64::MAX))]
     pub seed: u64,
+
+    /// Where views of splats are taken from: `auto` from all around the mesh, as many as its surface needs; this many; or
+    /// `trellis`, the 100 of its own `render_multiview`.
+    #[arg(
+        long,
+        value_name = "auto|N|trellis",
+        default_value_t,
+        help_heading = "Splats"
+    )]
+    #[schemars(with = "String")]
+    pub splat_views: SplatViews,
+    /// The filter that the splats were trained with: `classic` (INRIA, gsplat), `mip` (Mip-Splatting; `mip:0.1` is TRELLIS), with
+    /// another variance in px² than 0.3 behind a colon. `auto` goes by the file, and the log says what was taken and why.
+    #[arg(
+        long,
+        value_name = "auto|classic|mip[:V]",
+        default_value_t,
+        help_heading = "Splats"
+    )]
+    #[schemars(with = "String")]
+    pub splat_filter: SplatFilter,
+    /// Spherical harmonics of splats: `view` draws what each view sees, `0` the colours without highlights.
+    #[arg(
+        long,
+        default_value_t,
+        value_enum,
+        value_name = "view|0",
+        help_heading = "Splats"
+    )]
+    pub sh: Harmonics,
 
     /// Plan with at most this much memory of the GPU, such as 1G or 512M; what does not fit is fitted in parts of the texture, one
     /// after the other, which takes longer and gives a result nearly as good. By default what is fastest, as far as the device has it.
@@ -264,6 +297,40 @@ impl JobOptions {
             "gpu" => Device::Gpu,
             "cpu" => Device::Cpu,
             name => Device::Name(name.to_owned()),
+        }
+    }
+
+    /// How views of this file name blend colours.
+    #[must_use]
+    pub fn blend(&self, views: &str) -> Blend {
+        Self::blended(self.blend, views)
+    }
+
+    /// How views of this file name blend colours, where it may be given.
+    #[must_use]
+    pub fn blended(given: Option<Blend>, views: &str) -> Blend {
+        given.unwrap_or(match splats::are_in(views) {
+            true => Blend::Srgb,
+            false => Blend::Linear,
+        })
+    }
+
+    /// Whether cameras of views of this file name are corrected. Those of splats are Kiln's own: they are exact.
+    #[must_use]
+    pub fn refine(&self, views: &str) -> Refine {
+        match (self.refine, splats::are_in(views)) {
+            (Refine::Auto, true) => Refine::Off,
+            (refine, _) => refine,
+        }
+    }
+
+    /// How views are made of splats.
+    #[must_use]
+    pub const fn splats(&self) -> SplatOptions {
+        SplatOptions {
+            views: self.splat_views,
+            filter: self.splat_filter,
+            harmonics: self.sh,
         }
     }
 

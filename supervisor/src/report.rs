@@ -248,7 +248,7 @@ impl Options {
             simplify: options.simplify(),
             keep_uvs: options.keep_uvs,
             quality: options.quality,
-            blend: options.blend,
+            blend: options.blend(""),
             refine: options.refine,
             device: options.device(),
             seed: options.seed,
@@ -270,6 +270,8 @@ impl Report {
             mesh: spec.mesh.path.clone(),
             views: spec.views.path.clone(),
             output: (spec.glb.as_ref()).map_or_else(PathBuf::new, |glb| glb.path().to_path_buf()),
+            blend: spec.options.blend(&spec.views.name),
+            refine: spec.options.refine(&spec.views.name),
             ..Options::of(&spec.options)
         })
     }

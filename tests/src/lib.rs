@@ -40,6 +40,7 @@ pub mod shapes;
 pub mod shim;
 pub mod sidecar;
 pub mod sphere;
+pub mod splats;
 pub mod stage;
 pub mod verdict;
 pub mod views;

@@ -16,10 +16,11 @@ const LARGEST_CIRCLE: usize = 3;
 
 /// The layers of each crate, lowest first. A module belongs to the layer of its longest prefix here, and takes names from
 /// its own layer and from those below it.
-const LAYERS: [(&str, &[&[&str]]); 5] = [
+const LAYERS: [(&str, &[&[&str]]); 6] = [
     ("proto/src", &[&[""]]),
     ("baker/raster/src", &[&[""]]),
     ("baker/atlas/src", &[&[""]]),
+    ("baker/splat/src", &[&[""]]),
     (
         "baker/src",
         &[

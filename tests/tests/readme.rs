@@ -8,7 +8,8 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use kiln_tests::{Bench, program, words};
+use kiln_tests::splats::{Splat, ply};
+use kiln_tests::{Bench, glb, program, words};
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
@@ -124,7 +125,7 @@ fn write_colmap(transforms: &Value, folder: &Path) {
     fs::write(folder.join("images.txt"), images).expect("room");
 }
 
-/// A folder with everything that blocks name: `chair.glb`, `chair/`, `scan.ply` and `colmap/`.
+/// A folder with everything that blocks name: `chair.glb`, `chair/`, `splats.ply`, `scan.ply` and `colmap/`.
 fn prepared() -> Bench {
     let bench = Bench::real();
     let spot = repository().join("tests/data/spot");
@@ -134,6 +135,14 @@ fn prepared() -> Bench {
     }
     fs::copy(spot.join("mesh_nouv.glb"), at("chair.glb")).expect("a mesh");
     fs::copy(spot.join("transforms.json"), at("chair/transforms.json")).expect("views");
+    let vertices = glb::Model::open(&at("chair.glb")).floats::<3>("POSITION");
+    let splats = vertices.into_iter().map(|place| Splat {
+        at: place.map(|x| x as f32),
+        scale: 0.02,
+        constant: [0.5, 0.2, -0.4],
+    });
+    let splats: Vec<Splat> = splats.collect();
+    fs::write(at("splats.ply"), ply(&splats, None)).expect("room");
     for entry in fs::read_dir(spot.join("train")).expect("pictures") {
         let picture = entry.expect("a picture");
         for folder in ["chair/train", "colmap/images"] {

@@ -3,8 +3,10 @@
 
 use proto::limits::MAX_COLMAP_FILE_BYTES;
 use proto::message::{Code, Failure, Root};
+use proto::splats::SplatOptions;
 use proto::table::{Camera, LayeredView};
 
+use super::splat::SplatViews;
 use super::transforms::{self, Frame, Problem};
 use super::{colmap, picture, views};
 use crate::worker::folder::{Files, Folder};
@@ -65,6 +67,24 @@ pub fn decode_picture(bytes: &[u8], most: usize) -> Result<Decoded, Failure> {
         picture::orientation(bytes, header),
     );
     let picture = picture::decode_as(bytes, header, as_view).map_err(failure)?;
+    Ok(Decoded {
+        width: picture.width,
+        height: picture.height,
+        pixels: picture.pixels,
+        has_alpha: picture.has_alpha,
+    })
+}
+
+/// Reads splats and draws a view of 64² pixels.
+///
+/// # Errors
+/// The failure to report to the user.
+pub fn draw_splats(bytes: &[u8], name: &str) -> Result<Decoded, Failure> {
+    let nothing_beside = |_: &str| None;
+    let options = SplatOptions::default();
+    let mut views = SplatViews::read(bytes, name, &nothing_beside, &options)?;
+    views.shrink(64);
+    let picture = views.draw(0);
     Ok(Decoded {
         width: picture.width,
         height: picture.height,

@@ -81,6 +81,8 @@ pub(crate) struct Input<'a> {
     pub(crate) points: Vec<[f64; 3]>,
     /// The file's matrices are camera-to-world with OpenGL axes, not world-to-camera with `OpenCV` axes.
     pub(crate) opengl: bool,
+    /// The cameras are Kiln's own: nobody has written their matrices, or taken pictures with them in another order.
+    pub(crate) own: bool,
     /// Places of the mesh that files tell, with what is said of them.
     pub(crate) known: Vec<(String, Similarity)>,
 }
@@ -199,7 +201,8 @@ pub(crate) fn judge(input: &Input<'_>, tell: &dyn Fn()) -> Verdict {
     let given = Given::new(&scene);
     let off = || given.off().map(|at| input.views[at].0).collect();
     if given.median >= FITS || given.fitting >= ENOUGH {
-        if given.fitting < 1.0 - ENOUGH / 2.0 && shuffled(input, &scene, &given, tell) {
+        if given.fitting < 1.0 - ENOUGH / 2.0 && !input.own && shuffled(input, &scene, &given, tell)
+        {
             return refused_order(&given);
         }
         return Verdict::Fits { off: off() };
@@ -215,14 +218,16 @@ pub(crate) fn judge(input: &Input<'_>, tell: &dyn Fn()) -> Verdict {
             return Verdict::Other(candidate, said);
         }
     }
-    if let Some(verdict) = centred(&scene, &given) {
+    if !input.own
+        && let Some(verdict) = centred(&scene, &given)
+    {
         return verdict;
     }
-    let families = families(&scene, tell);
+    let families = families(&scene, input.own, tell);
     if let Some(verdict) = winner(&scene, &families, &given) {
         return verdict;
     }
-    if shuffled(input, &scene, &given, tell) {
+    if !input.own && shuffled(input, &scene, &given, tell) {
         return refused_order(&given);
     }
     given.verdict(&scene)
@@ -365,10 +370,12 @@ fn candidate(reading: Reading, place: Similarity) -> Candidate {
 }
 
 /// The best candidates, best first.
-fn families(scene: &Scene, tell: &dyn Fn()) -> Vec<Family> {
+fn families(scene: &Scene, own: bool, tell: &dyn Fn()) -> Vec<Family> {
     let few = scene.thinned(FEW_VIEWS, FEW_POINTS);
     let mut found = Vec::new();
-    for reading in Reading::all(scene.opengl) {
+    // The first is the format's.
+    let readings = Reading::all(scene.opengl).take(if own { 1 } else { usize::MAX });
+    for reading in readings {
         let focus = few.focus(reading);
         for turn in turns() {
             let given = Similarity {

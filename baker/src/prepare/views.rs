@@ -31,65 +31,132 @@ use std::time::Duration;
 
 use proto::job::{PrepareJob, Up};
 use proto::limits::MAX_TOTAL_VIEW_BYTES;
-use proto::message::{Code, Failure, Phase, Table};
-use proto::table::{LayerSet, LayeredView, View};
+use proto::message::{Code, Failure, Phase, SplatSummary, Table};
+use proto::splats::SplatOptions;
+use proto::table::{LayerSet, LayeredView, Mesh, View};
 
+use super::frame::Similarity;
 use super::load::Offset;
 use super::picture::Colours;
 use super::repair::Eye;
 use super::texels::Lookout;
 use crate::worker::failure::{internal, no_thread};
 use crate::worker::folder::Folder;
-use crate::worker::progress::{PhaseClock, Progress, Silent, Strand, each, unit};
+use crate::worker::progress::{Progress, Silent, Strand, each, unit};
 use crate::worker::session::Session;
 use crate::worker::{last_words, pace};
 use crop::Outline;
-pub(crate) use overview::overview;
 use set::Set;
 use show::{Loaded, Sees};
-pub(crate) use stand::{Stand, settle};
+use stand::Stand;
 use upright::Exif;
 
 /// Number of views handed on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ViewsSummary {
     /// Views for the fit.
     pub(crate) views: u32,
     /// Views to measure with.
     pub(crate) holdout_views: u32,
+    /// What they were drawn from.
+    pub(crate) splats: Option<SplatSummary>,
 }
 
+/// Edge of the texture, in texels, for which splats are drawn in a comparison.
+const COMPARED: u32 = 1024;
 /// Predicted duration of reading `transforms.json`, whose size is bounded, or the cameras of a safetensors file.
 const POSES: Duration = Duration::from_secs(2);
 /// Files and decoded pixels in memory at once, unless a single picture needs more.
 const IN_FLIGHT_BYTES: usize = 640 << 20;
 
-/// Reads `job.views_file` beneath `views` and puts every view; its index is its number in the file. `positions` are the
-/// mesh's vertices. Stops once `unwanted` is set.
-pub(crate) fn deliver(
-    session: &Session,
-    views: &Folder<'_>,
-    job: &PrepareJob,
-    (positions, stand, unwanted): (&[[f32; 3]], &Stand, &AtomicBool),
-    clock: &mut PhaseClock,
-) -> Result<ViewsSummary, Failure> {
-    clock.time(Phase::DecodeViews, || {
-        session.progress(Phase::DecodeViews, 0, 0);
-        session.expect("poses", each(positions.len(), pace::TRIANGLE) + POSES);
-        let mut set = Set::read(views, &job.views_file, job.repair.up, session)?;
-        stand.apply(&mut set, session);
+/// The views of a job. Their cameras are read, their pictures are not.
+pub(crate) struct Views<'a> {
+    set: Set<'a>,
+    job: &'a PrepareJob,
+    /// What was found of the frame.
+    stand: Stand,
+}
+
+impl<'a> Views<'a> {
+    /// Reads the cameras of `job.views_file` beneath `folder`.
+    ///
+    /// # Errors
+    /// The file cannot be read, or has no camera.
+    pub(crate) fn read(
+        folder: &'a Folder<'a>,
+        job: &'a PrepareJob,
+        progress: &dyn Progress,
+    ) -> Result<Self, Failure> {
+        progress.expect("poses", POSES);
+        let mut set = Set::read(
+            folder,
+            &job.views_file,
+            (job.repair.up, &job.splats),
+            progress,
+        )?;
         set.layered = job.layers;
-        let held_out = choose_holdout(&set, job)?;
-        check_layers(&set, &held_out, session)?;
+        Ok(Self {
+            set,
+            job,
+            stand: Stand::default(),
+        })
+    }
+
+    /// Moves the cameras into the world of the mesh, whose positions are less an offset, with y up.
+    ///
+    /// # Errors
+    /// Mesh and views do not belong together.
+    pub(crate) fn settle(
+        &mut self,
+        surface: (&[[f32; 3]], &[[u32; 3]], Offset),
+        progress: &dyn Progress,
+    ) -> Result<(), Failure> {
+        self.stand = stand::settle(&mut self.set, self.job, surface, progress)?;
+        let (positions, triangles, offset) = surface;
+        self.set.look_at(
+            (positions, triangles),
+            (&self.stand.place(), offset),
+            (&self.job.splats, self.job.texture_size),
+        );
+        self.stand.apply(&mut self.set, progress);
+        self.set.shift(&offset);
+        Ok(())
+    }
+
+    /// The cameras, without their pictures' pixels.
+    pub(crate) fn eyes(&self) -> Vec<Eye> {
+        self.set.eyes()
+    }
+
+    /// The cameras with their picture sizes, for visibility queries (lookouts), except views held out by name. The
+    /// header of the first picture gives the size where the file states none, or else the factor that scales stated
+    /// sizes.
+    pub(crate) fn lookouts(&self) -> Result<Vec<Lookout>, Failure> {
+        self.set.lookouts()
+    }
+
+    /// Puts every view; its index is its number in the file. `positions` are the mesh's vertices. Stops once `unwanted`
+    /// is set.
+    pub(crate) fn deliver(
+        &self,
+        session: &Session,
+        positions: &[[f32; 3]],
+        unwanted: &AtomicBool,
+    ) -> Result<ViewsSummary, Failure> {
+        session.progress(Phase::DecodeViews, 0, 0);
+        session.expect("the mesh's outline", each(positions.len(), pace::TRIANGLE));
+        let set = &self.set;
+        let held_out = choose_holdout(set, self.job)?;
+        check_layers(set, &held_out, session)?;
         let holdout_views = held_out.iter().filter(|&&held| held).count() as u32;
         let delivery = Delivery {
             session,
             outline: &Outline::new(positions),
             unwanted,
-            mesh: &job.mesh_file,
-            set: &set,
+            mesh: &self.job.mesh_file,
+            set,
             held_out: &held_out,
-            left_out: &stand.left_out,
+            left_out: &self.stand.left_out,
         };
         delivery.run()?;
         let told = session.delivered(set.len() as u32);
@@ -97,42 +164,32 @@ pub(crate) fn deliver(
         Ok(ViewsSummary {
             views: set.len() as u32 - holdout_views,
             holdout_views,
+            splats: set.splats(self.job),
         })
-    })
+    }
+
+    /// Draws the mesh's outline over some of the views, as a PNG.
+    ///
+    /// # Errors
+    /// The views cannot be read.
+    pub(crate) fn overview(
+        &self,
+        mesh: &Mesh,
+        progress: &dyn Progress,
+    ) -> Result<Vec<u8>, Failure> {
+        overview::overview(&self.set, &self.stand, mesh, progress)
+    }
 }
 
-/// Returns the cameras of `job.views_file` beneath `views`, without reading pictures. Warnings about the file are left
-/// to [`deliver`].
-pub(crate) fn eyes(
-    views: &Folder<'_>,
-    job: &PrepareJob,
-    stand: &Stand,
-) -> Result<Vec<Eye>, Failure> {
-    let mut set = Set::read(views, &job.views_file, job.repair.up, &Silent)?;
-    stand.apply(&mut set, &Silent);
-    Ok(set.eyes())
-}
-
-/// Returns the cameras with their picture sizes, for visibility queries (lookouts), except views held out by name. The
-/// header of the first picture gives the size where the file states none, or else the factor that scales stated sizes.
-pub(crate) fn lookouts(
-    views: &Folder<'_>,
-    job: &PrepareJob,
-    stand: &Stand,
-) -> Result<Vec<Lookout>, Failure> {
-    let mut set = Set::read(views, &job.views_file, job.repair.up, &Silent)?;
-    stand.apply(&mut set, &Silent);
-    set.lookouts()
-}
-
-/// The first `most` views of the file `name` as [`deliver`] hands them on, after all other readers of their cameras.
+/// The first `most` views of the file `name` as [`Views::deliver`] hands them on, after all other readers of their
+/// cameras.
 pub(crate) fn first(
     folder: &Folder<'_>,
     name: &str,
     positions: &[[f32; 3]],
     most: usize,
 ) -> Result<Vec<LayeredView>, Failure> {
-    let mut set = Set::read(folder, name, Up::Y, &Silent)?;
+    let mut set = Set::read(folder, name, (Up::Y, &SplatOptions::default()), &Silent)?;
     set.layered = true;
     set.eyes();
     set.lookouts()?;
@@ -152,15 +209,20 @@ pub(crate) struct Whole<'a> {
 
 impl<'a> Whole<'a> {
     /// Reads the file `name` beneath `folder`, without pictures, for meshes that are read less `offset`, with y up.
+    /// Splats are seen from all around the surface.
     pub(crate) fn read(
         folder: &'a Folder<'a>,
         name: &'a str,
         (up, offset): (Up, Offset),
+        surface: (&[[f32; 3]], &[[u32; 3]]),
         progress: &dyn Progress,
     ) -> Result<Self, Failure> {
         progress.expect("poses", POSES);
-        let mut set = Set::read(folder, name, up, progress)?;
-        Stand::at(offset).apply(&mut set, progress);
+        let mut set = Set::read(folder, name, (up, &SplatOptions::default()), progress)?;
+        let (options, size) = (SplatOptions::default(), COMPARED);
+        set.look_at(surface, (&Similarity::NONE, offset), (&options, size));
+        Stand::default().apply(&mut set, progress);
+        set.shift(&offset);
         Ok(Self {
             set,
             outline: Outline::whole(),

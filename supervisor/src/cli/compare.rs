@@ -15,7 +15,7 @@ use crate::error::JobError;
 use crate::input;
 use crate::job::compare::{Compared, Comparison};
 use crate::job::many;
-use crate::options::{bytes, seconds};
+use crate::options::{JobOptions, bytes, seconds};
 use crate::output::Target;
 use crate::screen::{self, Voice, result};
 use crate::words::printable;
@@ -27,8 +27,8 @@ pub(super) struct CompareArgs {
     pub(super) first: PathBuf,
     /// Another one of the same object, to be set beside it.
     pub(super) second: Option<PathBuf>,
-    /// Views to compare with: a transforms.json or a model of COLMAP, or the folder that holds one, or a safetensors file.
-    /// All of them count.
+    /// Views to compare with: a transforms.json or a model of COLMAP, or the folder that holds one, or a safetensors file,
+    /// or Gaussian splats, which are drawn from all around the mesh. All of them count.
     #[arg(long, value_name = "FILE")]
     pub(super) views: PathBuf,
     /// The pictures of a model of COLMAP, if not in `images` beside it.
@@ -37,9 +37,10 @@ pub(super) struct CompareArgs {
     /// Draw some views, the renders and their errors side by side, as PNG.
     #[arg(long, value_name = "FILE")]
     pub(super) picture: Option<PathBuf>,
-    /// How the views blend colours within a pixel: `linear` for renders and photographs, `srgb` for Gaussian splats.
-    #[arg(long, value_enum, default_value_t)]
-    pub(super) blend: Blend,
+    /// How the views blend colours within a pixel: `linear` for renders and photographs, `srgb` for Gaussian splats. By
+    /// default `srgb` where the views are splats, else `linear`.
+    #[arg(long, value_enum)]
+    pub(super) blend: Option<Blend>,
     /// What points up in the views: with `z` they are turned as `kiln bake --up z` turned them, whose meshes have y up, as
     /// every glTF has.
     #[arg(long, value_enum, value_name = "AXIS", default_value_t)]
@@ -101,9 +102,9 @@ pub(super) fn task(args: CompareArgs) -> Result<Task, Box<JobError>> {
         comparison: Comparison {
             first,
             second,
+            blend: JobOptions::blended(args.blend, &views.name),
             views,
             picture,
-            blend: args.blend,
             up: args.up,
             sandbox: !args.insecure_no_sandbox,
             memory_limit: args.memory_limit,

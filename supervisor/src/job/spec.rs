@@ -125,7 +125,7 @@ impl Spec {
             avoid: rung.avoid.clone(),
             nth: rung.nth,
             quality: self.options.quality,
-            blend: self.options.blend,
+            blend: self.options.blend(&self.views.name),
         }
     }
 
@@ -139,6 +139,7 @@ impl Spec {
             texture_size: self.atlas_size(),
             pages: self.form.pages,
             texture_auto: options.texture_auto,
+            splats: options.splats(),
             frame: options.frame,
             repair: options.repair(),
             simplify: options.simplify(),

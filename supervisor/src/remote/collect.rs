@@ -3,7 +3,7 @@
 //!
 //! Only files that are really named count, and no others of their folders. These are the `uri` of each glTF buffer, and
 //! `file_path` and `mask_path` of each frame with the endings that prepare would try, and masks beside them. Of a
-//! COLMAP model they are the cameras, and the pictures of its images with their masks. Pictures of a glTF and the MTL of an OBJ are never read. Each file is opened
+//! COLMAP model they are the cameras, and the pictures of its images with their masks. Of an unpacked SOG they are its planes. Pictures of a glTF and the MTL of an OBJ are never read. Each file is opened
 //! through [`crate::process::opener`], under the same rules as for `kiln bake`: beneath the folder, of a known kind. A file that
 //! cannot be opened is left out, and prepare reports it as in `kiln bake`. This module finds files; only prepare judges
 //! them.
@@ -18,6 +18,7 @@ use std::sync::Arc;
 
 use proto::limits::{MAX_COLMAP_FILE_BYTES, MAX_IMAGE_FILE_BYTES, MAX_MESH_FILE_BYTES};
 use proto::message::{Code, Refusal, Root};
+use proto::splats;
 use sha2::{Digest as _, Sha256};
 
 use crate::error::JobError;
@@ -100,13 +101,14 @@ async fn walk(mesh: &Input, views: &Input, sent: bool) -> Result<Collection, Box
         } else if root == Root::Views {
             finder.first_of(&[exporter(&input.name)]).await?;
         }
-        let text = input.name.ends_with(".txt");
+        let (text, planes) = (input.name.ends_with(".txt"), splats::are_in(&input.name));
         let named = workers::run(move || match (root, model) {
             (Root::Mesh, _) => names::buffers(main)
                 .into_iter()
                 .map(|name| vec![name])
                 .collect(),
             (_, Some(_)) => colmap::pictures(main, text),
+            (_, None) if planes => names::planes(main),
             // No job has a second mesh, and pictures alone are no job.
             (Root::Views | Root::Second | Root::Pictures | Root::Masks, None) => {
                 names::pictures(main)
@@ -378,6 +380,23 @@ mod tests {
         let picture = found.files.iter().find(|file| file.name == "v/1.jpg");
         let picture = picture.expect("found");
         assert_eq!((picture.bytes, picture.digest), (7, Digest::of("v/1.jpg")));
+    }
+
+    #[tokio::test]
+    async fn an_unpacked_sog_brings_its_planes() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let folder = folder.path();
+        write(folder, "mesh.ply", "ply");
+        let meta = r#"{"version": 2, "means": {"mins": [0, 0, 0], "files": ["means_l.webp", "means_u.webp"]},
+            "sh0": {"files": ["sh0.webp", "../outside.webp", "sh0.webp"]}, "quats": {"files": [7]}}"#;
+        write(folder, "meta.json", meta);
+        for plane in ["means_l.webp", "means_u.webp", "sh0.webp", "other.webp"] {
+            write(folder, plane, plane);
+        }
+        let found = collected(folder, "mesh.ply", "meta.json").await;
+        let found = found.expect("files");
+        let names = ["means_l.webp", "means_u.webp", "meta.json", "sh0.webp"];
+        assert_eq!(named(&found.views), names);
     }
 
     #[tokio::test]

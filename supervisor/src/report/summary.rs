@@ -30,6 +30,7 @@ impl Report {
         lines.extend(self.likeness());
         lines.extend(self.bake.as_ref().and_then(thinned));
         lines.extend(self.bake.as_ref().and_then(in_parts));
+        lines.extend(self.prepare.as_ref().and_then(drawn));
         lines.extend(self.prepare.as_ref().and_then(moved));
         lines.extend(self.prepare.as_ref().and_then(repaired));
         lines.extend(self.bake.as_ref().and_then(refined));
@@ -154,6 +155,23 @@ fn layered(bake: &BakeSummary) -> Option<String> {
     let part = |fit: &LayerFit| format!("{} {:.1} dB", fit.name.name(), fit.psnr_db);
     let parts: Vec<String> = bake.channels.iter().map(part).collect();
     (!parts.is_empty()).then(|| format!("channels: {}", parts.join(", ")))
+}
+
+/// What views of splats were drawn from, and how.
+fn drawn(prepare: &PrepareSummary) -> Option<String> {
+    let splats = prepare.splats.as_ref()?;
+    let left_out = match splats.dropped {
+        0 => String::new(),
+        dropped => format!(" ({dropped} without a meaning left out)"),
+    };
+    Some(format!(
+        "{} views of {edge}×{edge} drawn from {} splats{left_out} with the filter {}: {}",
+        prepare.views + prepare.holdout_views,
+        splats.splats,
+        splats.filter,
+        splats.reason,
+        edge = splats.edge
+    ))
 }
 
 /// Where the mesh's local origin lies; `None` if it is that of the file.

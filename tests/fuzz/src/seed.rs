@@ -12,6 +12,7 @@ mod outside;
 mod packet;
 mod picture;
 mod protocol;
+mod splats;
 mod table;
 mod text;
 mod views;
@@ -33,6 +34,7 @@ pub fn all() -> Vec<Seed> {
     protocol::add(&mut seeds);
     outside::add(&mut seeds);
     views::add(&mut seeds);
+    splats::add(&mut seeds);
     seeds
 }
 

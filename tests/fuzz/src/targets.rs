@@ -11,6 +11,7 @@ mod picture;
 mod protocol;
 mod recorder;
 mod soup;
+mod splats;
 mod table;
 mod transforms;
 mod views;
@@ -25,6 +26,7 @@ pub use picture::picture;
 pub use protocol::{Op, least, protocol};
 pub use recorder::recorder;
 pub use soup::soup;
+pub use splats::splats;
 pub use table::table;
 pub use transforms::transforms;
 pub use views::{arrays, views};
@@ -33,7 +35,7 @@ pub use views::{arrays, views};
 pub type Target = (&'static str, fn(&[u8]) -> bool);
 
 /// All targets, by the names of their binaries and of their folders of seeds.
-pub const ALL: [Target; 16] = [
+pub const ALL: [Target; 17] = [
     ("packet", packet),
     ("table", table),
     ("gltf", gltf),
@@ -50,6 +52,7 @@ pub const ALL: [Target; 16] = [
     ("colmap", colmap),
     ("views", views),
     ("arrays", arrays),
+    ("splats", splats),
 ];
 
 /// A line that a terminal shows as it is.

@@ -49,4 +49,4 @@ macro_rules! replays {
     };
 }
 
-replays! { packet table gltf ply obj transforms picture log protocol soup opener recorder jobs colmap views arrays }
+replays! { packet table gltf ply obj transforms picture log protocol soup opener recorder jobs colmap views arrays splats }

@@ -76,6 +76,12 @@ impl Similarity {
         determinant(&self.turn) < 0.0
     }
 
+    /// `x' = scale · turn · x + offset`.
+    pub(crate) fn onto(&self, x: [f64; 3]) -> [f64; 3] {
+        let turned = onto(&self.turn, x);
+        std::array::from_fn(|k| self.scale * turned[k] + self.offset[k])
+    }
+
     /// `x ↦ self(first(x))`.
     pub(crate) fn after(&self, first: &Self) -> Self {
         let moved = onto(&self.turn, first.offset);

@@ -86,6 +86,7 @@ fn judged(poses: &[Pose], points: Vec<[f64; 3]>, views: Vec<(usize, Silhouette)>
         views,
         points,
         opengl: true,
+        own: false,
         known: Vec::new(),
     };
     judge(&input, &|| ())
@@ -197,6 +198,7 @@ fn pictures_without_the_lens_of_their_cameras_are_refused() {
                     views,
                     points: body(),
                     opengl: true,
+                    own: false,
                     known: Vec::new(),
                 })
             };

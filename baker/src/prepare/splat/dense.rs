@@ -3,7 +3,7 @@
 
 use kiln_splat::{Cloud, Dropped, Splat};
 
-use super::{Origin, SplatError, Splats, check_count, constant};
+use super::content::{Origin, SplatError, Splats, check_count, constant};
 
 const BYTES: usize = 32;
 

@@ -9,7 +9,7 @@
 
 use kiln_splat::{Cloud, Dropped, Splat, coefficients};
 
-use super::{Origin, SplatError, Splats, constant};
+use super::content::{Origin, SplatError, Splats, constant, with_largest};
 use crate::prepare::load::ply::{Element, Values, rows};
 
 /// Splats that share a chunk.
@@ -85,7 +85,7 @@ impl Packed {
                 .ok_or(SplatError::Missing(name))?;
         }
         rows(element, values, |row| {
-            self.words.push(places.map(|at| row[at] as u32))
+            self.words.push(places.map(|at| row[at] as u32));
         })?;
         Ok(())
     }
@@ -157,14 +157,8 @@ fn unpacked([position, rotation, scale, colour]: &[u32; 4], chunk: &[f64; 18]) -
     }
 }
 
-/// A unit quaternion without its largest component, which is positive.
+/// A unit quaternion without its largest component.
 fn smallest_three(word: u32) -> [f32; 4] {
     let others = [20, 10, 0].map(|shift| (part(word, shift, 10) - 0.5) * std::f64::consts::SQRT_2);
-    let square: f64 = others.iter().map(|x| x * x).sum();
-    let largest = (1.0 - square).max(0.0).sqrt();
-    let mut others = others.into_iter();
-    std::array::from_fn(|k| match k == (word >> 30) as usize {
-        true => largest as f32,
-        false => others.next().unwrap_or(0.0) as f32,
-    })
+    with_largest((word >> 30) as usize, others)
 }

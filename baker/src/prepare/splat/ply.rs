@@ -3,8 +3,8 @@
 
 use kiln_splat::{Cloud, Dropped, Splat, coefficients};
 
+use super::content::{Origin, SplatError, Splats, check_count, share};
 use super::packed::Packed;
-use super::{Origin, SplatError, Splats, check_count, share};
 use crate::prepare::load::ply::{Element, Values, header, rows, skip};
 
 /// Properties of TRELLIS' `save_ply`, in order.
@@ -12,6 +12,8 @@ const TRELLIS: [&str; 17] = [
     "x", "y", "z", "nx", "ny", "nz", "f_dc_0", "f_dc_1", "f_dc_2", "opacity", "scale_0", "scale_1",
     "scale_2", "rot_0", "rot_1", "rot_2", "rot_3",
 ];
+/// How far from the origin TRELLIS' splats lie along each axis: half its cube, and some room.
+const TRELLIS_REACH: f32 = 0.55;
 /// Harmonics of each channel by degree; of degree 4 those of degree 3 are taken.
 const HARMONICS: [usize; 5] = [0, 3, 8, 15, 24];
 
@@ -66,7 +68,7 @@ impl Places {
         let needed = |name| place(name).ok_or(SplatError::Missing(name));
         let rest = |number: usize| element.place(&[format!("f_rest_{number}").as_str()], false);
         let harmonics: Vec<usize> = (0..).map_while(rest).collect();
-        if harmonics.len() % 3 != 0 || !HARMONICS.contains(&(harmonics.len() / 3)) {
+        if !harmonics.len().is_multiple_of(3) || !HARMONICS.contains(&(harmonics.len() / 3)) {
             return Err(SplatError::Harmonics(harmonics.len() / 3));
         }
         Ok(Self {
@@ -127,7 +129,9 @@ fn read_vertices(element: &Element, values: &mut Values<'_>) -> Result<Splats, S
         .iter()
         .map(|one| one.name.as_str())
         .collect();
-    let origin = match (places.third, names == TRELLIS) {
+    // Its objects fill a cube about the origin. A capture whose harmonics were dropped has the same layout.
+    let within = (cloud.positions.iter().flatten()).all(|x| x.abs() <= TRELLIS_REACH);
+    let origin = match (places.third, names == TRELLIS && within) {
         (None, _) => Origin::Discs,
         (_, true) => Origin::Trellis,
         _ => Origin::Inria,

@@ -14,7 +14,7 @@ use std::io::Read;
 use flate2::read::GzDecoder;
 use kiln_splat::{Cloud, Dropped, MAX_DEGREE, Splat, coefficients};
 
-use super::{Origin, SplatError, Splats, check_count};
+use super::content::{Origin, SplatError, Splats, check_count};
 
 const MAGIC: u32 = 0x5053_474e;
 const ANTIALIASED: u8 = 1;

@@ -4,9 +4,17 @@ use std::io::Write;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use kiln_splat::coefficients;
+use kiln_splat::{Cloud, coefficients};
 
+use super::content::{C0, Origin};
 use super::*;
+
+mod sog;
+
+/// Of a file that has none beside it.
+fn read(bytes: &[u8], name: &str) -> Option<Result<Splats, SplatError>> {
+    super::read(bytes, name, &|_name| None)
+}
 
 /// A splat as a file of the reference code has it: logarithms, logits, any length of the quaternion.
 struct Raw {

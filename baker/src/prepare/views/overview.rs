@@ -3,11 +3,10 @@
 //! A wrong frame, unit, lens, mask or order of the pictures is seen on it before anything is baked: the outline does not
 //! follow what the picture shows. Lenses are straightened and masks applied, as the bake gets them.
 
-use proto::job::{Blend, PrepareJob};
+use proto::job::Blend;
 use proto::message::{Failure, Phase};
 use proto::table::{Camera, Mesh};
 
-use super::POSES;
 use super::set::{Set, turned};
 use super::stand::Stand;
 use crate::image::png;
@@ -18,9 +17,8 @@ use crate::image::sheet::{BACKGROUND, CELL, FAINT, GAP, LINE, MARGIN, TEXT};
 use crate::prepare::frame::picked;
 use crate::prepare::picture::Picture;
 use crate::worker::failure::internal;
-use crate::worker::folder::Folder;
 use crate::worker::pace;
-use crate::worker::progress::{Progress, Silent, each};
+use crate::worker::progress::{Progress, each};
 
 /// Most views on the sheet, and how many lie side by side.
 const VIEWS: usize = 9;
@@ -38,22 +36,18 @@ const PICTURE_ALONE: [u8; 3] = [40, 140, 255];
 ///
 /// # Errors
 /// The views cannot be read.
-pub(crate) fn overview(
-    folder: &Folder<'_>,
-    job: &PrepareJob,
+pub(super) fn overview(
+    set: &Set<'_>,
     stand: &Stand,
     mesh: &Mesh,
     progress: &dyn Progress,
 ) -> Result<Vec<u8>, Failure> {
-    progress.expect("poses", POSES);
-    let mut set = Set::read(folder, &job.views_file, job.repair.up, &Silent)?;
-    stand.apply(&mut set, &Silent);
     let mut numbers = picked(set.len(), VIEWS);
     numbers.sort_unstable();
     let rows = numbers.len().div_ceil(COLUMNS);
     let mut canvas = Canvas::new(column(COLUMNS) - GAP + MARGIN, BACKGROUND);
     let mut y = MARGIN;
-    for (line, colour) in title(mesh, &set, stand).iter().zip([TEXT, FAINT]) {
+    for (line, colour) in title(mesh, set, stand).iter().zip([TEXT, FAINT]) {
         canvas.text([column(0), y], line, colour);
         y += LINE;
     }
@@ -72,7 +66,7 @@ pub(crate) fn overview(
             );
             let words = match source.whole() {
                 Some((picture, camera)) => {
-                    let cell = Cell::new(&picture, &turned(camera, job.repair.up), mesh);
+                    let cell = Cell::new(&picture, &turned(camera, set.up), mesh);
                     height = height.max(canvas.tile([column(k), y], &cell.tile, CELL));
                     cell.words(&picture, &camera)
                 }

@@ -1,9 +1,13 @@
-//! The source of a job's views: `transforms.json`, a COLMAP model with its pictures, or a safetensors file. One
-//! interface to what each says of a view.
+//! The source of a job's views: `transforms.json`, a COLMAP model with its pictures, a safetensors file, or splats, whose
+//! cameras are Kiln's own. One interface to what each says of a view.
 
-use proto::job::Up;
-use proto::limits::{MAX_ARRAYS_FILE_BYTES, MAX_COLMAP_FILE_BYTES, MAX_TRANSFORMS_BYTES};
-use proto::message::{Failure, Root};
+use proto::job::{PrepareJob, Up};
+use proto::limits::{
+    MAX_ARRAYS_FILE_BYTES, MAX_COLMAP_FILE_BYTES, MAX_IMAGE_FILE_BYTES, MAX_MESH_FILE_BYTES,
+    MAX_TRANSFORMS_BYTES,
+};
+use proto::message::{Failure, Root, SplatSummary};
+use proto::splats::{SplatOptions, are_in};
 use proto::table::{Camera, LayerSet};
 
 use super::borders;
@@ -18,10 +22,12 @@ use crate::prepare::frame::{Candidate, Silhouette, Similarity};
 use crate::prepare::load::{ArraysError, Offset};
 use crate::prepare::picture::Picture;
 use crate::prepare::repair::Eye;
+use crate::prepare::splat::SplatViews;
 use crate::prepare::texels::Lookout;
 use crate::prepare::transforms::{self, Applied, Distortion, Frame, Pose};
 use crate::worker::folder::{Folder, FolderError};
-use crate::worker::progress::Progress;
+use crate::worker::pace;
+use crate::worker::progress::{Progress, each};
 
 /// Longest edge, in pixels, of the small cameras used for what views see ([`Set::eyes`]) and for how large it appears
 /// ([`Set::lookouts`]).
@@ -35,7 +41,7 @@ pub(super) struct Set<'a> {
     folder: Folder<'a>,
     /// The name of `transforms.json`, of the COLMAP images or of the safetensors file.
     pub(super) file: &'a str,
-    up: Up,
+    pub(super) up: Up,
     /// Read layers, too.
     pub(super) layered: bool,
     /// Clear the black wedges at the borders of opaque pictures.
@@ -49,6 +55,7 @@ pub(super) struct Set<'a> {
 enum Kind {
     Frames(Vec<Frame>),
     Arrays(Box<ArrayViews>),
+    Splats(Box<SplatViews>),
 }
 
 /// A view that can be decoded on any thread.
@@ -64,14 +71,16 @@ enum SourceKind<'a> {
     Frame(FrameFiles, &'a Frame),
     /// With or without its layers.
     Slice(&'a ArrayViews, bool),
+    Splats(&'a SplatViews),
 }
 
 impl<'a> Set<'a> {
-    /// Reads the file `name`; of a safetensors file everything but the pictures.
+    /// Reads the file `name`; of a safetensors file everything but the pictures. Splats get views from all around
+    /// themselves ([`Self::look_at`]).
     pub(super) fn read(
         folder: &'a Folder<'a>,
         name: &'a str,
-        up: Up,
+        (up, splats): (Up, &SplatOptions),
         progress: &dyn Progress,
     ) -> Result<Self, Failure> {
         let failed = |error: &FolderError| Failure {
@@ -88,6 +97,20 @@ impl<'a> Set<'a> {
         let warn = |text: &str| progress.warning(&format!("{name}: {text}"));
         let kind = if colmap::is_model(name) {
             Kind::Frames(colmap::read(folder, &opened, name)?)
+        } else if are_in(name) {
+            progress.expect("splats", each(opened.size() as usize, pace::PARSE_BYTE));
+            let bytes = opened
+                .read(MAX_MESH_FILE_BYTES)
+                .map_err(|error| failed(&error))?;
+            let beside = |file: &str| {
+                let file = sibling(name, file);
+                folder.read(&file, MAX_IMAGE_FILE_BYTES).ok()
+            };
+            let views = SplatViews::read(&bytes, name, &beside, splats)?;
+            if let Some(text) = views.warning() {
+                warn(&text);
+            }
+            Kind::Splats(Box::new(views))
         } else if arrays::are_in(&opened, name).map_err(|error| failed(&error))? {
             let views = ArrayViews::read(opened, warn).map_err(|error| refused(name, &error))?;
             Kind::Arrays(Box::new(views))
@@ -141,6 +164,38 @@ impl<'a> Set<'a> {
                 };
                 views.cameras().iter().map(pose).collect()
             }
+            Kind::Splats(views) => views.poses().to_vec(),
+        }
+    }
+
+    /// Whether the cameras are Kiln's own.
+    pub(super) fn has_own_cameras(&self) -> bool {
+        matches!(self.kind, Kind::Splats(_))
+    }
+
+    /// What the views are drawn from, where they are splats.
+    pub(super) fn splats(&self, job: &PrepareJob) -> Option<SplatSummary> {
+        match &self.kind {
+            Kind::Splats(views) => Some(views.summary(&job.splats)),
+            Kind::Frames(_) | Kind::Arrays(_) => None,
+        }
+    }
+
+    /// Places the cameras of splats about a mesh, which is less an offset, with y up, and lies at a place in the world of
+    /// the views, for a texture of so many texels along its edge.
+    pub(super) fn look_at(
+        &mut self,
+        (positions, triangles): (&[[f32; 3]], &[[u32; 3]]),
+        (place, offset): (&Similarity, Offset),
+        (options, texture): (&SplatOptions, u32),
+    ) {
+        let up = self.up;
+        if let Kind::Splats(views) = &mut self.kind {
+            let positions = positions.iter();
+            let positions: Vec<[f64; 3]> = positions
+                .map(|at| place.onto(in_file(at.map(f64::from), offset, up)))
+                .collect();
+            views.look_at((&positions, triangles), options, texture);
         }
     }
 
@@ -154,6 +209,7 @@ impl<'a> Set<'a> {
             Kind::Arrays(views) => {
                 views.move_cameras(candidate.mirrored, |pose| candidate.pose(pose));
             }
+            Kind::Splats(views) => views.take(|pose| candidate.pose(pose)),
         }
     }
 
@@ -178,10 +234,7 @@ impl<'a> Set<'a> {
 
     /// A small file beside the views' own; none where there is none.
     pub(super) fn beside(&self, name: &str) -> Option<Vec<u8>> {
-        let name = match self.file.rsplit_once('/') {
-            Some((folder, _)) => format!("{folder}/{name}"),
-            None => name.to_owned(),
-        };
+        let name = sibling(self.file, name);
         self.folder.read(&name, MAX_TRANSFORMS_BYTES).ok()
     }
 
@@ -190,6 +243,7 @@ impl<'a> Set<'a> {
         match &self.kind {
             Kind::Frames(frames) => frames[index].layers.set(),
             Kind::Arrays(views) => views.layer_set(),
+            Kind::Splats(_) => LayerSet::default(),
         }
     }
 
@@ -198,6 +252,7 @@ impl<'a> Set<'a> {
         match &self.kind {
             Kind::Frames(frames) => frames.len(),
             Kind::Arrays(views) => views.len(),
+            Kind::Splats(views) => views.len(),
         }
     }
 
@@ -206,6 +261,7 @@ impl<'a> Set<'a> {
         match &self.kind {
             Kind::Frames(frames) => frames[index].file.clone(),
             Kind::Arrays(_) => format!("observations[{index}]"),
+            Kind::Splats(_) => format!("{} from camera {index}", self.file),
         }
     }
 
@@ -213,7 +269,7 @@ impl<'a> Set<'a> {
     pub(super) fn held_out(&self, index: usize) -> bool {
         match &self.kind {
             Kind::Frames(frames) => frames[index].held_out,
-            Kind::Arrays(_) => false,
+            Kind::Arrays(_) | Kind::Splats(_) => false,
         }
     }
 
@@ -226,6 +282,7 @@ impl<'a> Set<'a> {
             Kind::Frames(_) => {
                 "transform_matrix is camera-to-world with OpenGL axes, in the world of the mesh (glTF: y up)"
             }
+            Kind::Splats(_) => "splats and mesh must lie in one world",
             Kind::Arrays(_) => {
                 "extrinsics are world-to-camera with OpenCV axes (x right, y down, z forward), in the world of the mesh"
             }
@@ -255,10 +312,15 @@ impl<'a> Set<'a> {
                 let size = views.size().map(|edge| edge as f64);
                 views.cameras().iter().map(|&at| eye(at, size)).collect()
             }
+            Kind::Splats(views) => {
+                let size = views.size().map(f64::from);
+                let cameras = (0..views.len()).map(|index| views.camera(index));
+                cameras.map(|at| eye(at, size)).collect()
+            }
         }
     }
 
-    /// See [`super::lookouts`].
+    /// See [`super::Views::lookouts`].
     pub(super) fn lookouts(&self) -> Result<Vec<Lookout>, Failure> {
         let lookout = |camera: Camera, size: [f64; 2], enlarged: f64| {
             let eye = small(turned(camera, self.up), size, LOOKOUT_EDGE);
@@ -295,6 +357,11 @@ impl<'a> Set<'a> {
                 let cameras = views.cameras().iter();
                 cameras.map(|&camera| lookout(camera, size, 1.0)).collect()
             }
+            Kind::Splats(views) => {
+                let size = views.size().map(f64::from);
+                let cameras = (0..views.len()).map(|index| views.camera(index));
+                cameras.map(|camera| lookout(camera, size, 1.0)).collect()
+            }
         })
     }
 
@@ -307,6 +374,7 @@ impl<'a> Set<'a> {
                 SourceKind::Frame(files, frame)
             }
             Kind::Arrays(views) => SourceKind::Slice(views, self.layered),
+            Kind::Splats(views) => SourceKind::Splats(views),
         };
         Ok(Source {
             index,
@@ -324,6 +392,7 @@ impl Source<'_> {
         match &self.kind {
             SourceKind::Frame(files, _) => files.decoding_bytes(),
             SourceKind::Slice(views, _) => views.decoding_bytes(),
+            SourceKind::Splats(views) => views.drawing_bytes(),
         }
     }
 
@@ -331,7 +400,7 @@ impl Source<'_> {
     pub(super) fn masked_beside(&self) -> bool {
         match &self.kind {
             SourceKind::Frame(files, _) => files.masked_beside(),
-            SourceKind::Slice(..) => false,
+            SourceKind::Slice(..) | SourceKind::Splats(_) => false,
         }
     }
 
@@ -339,7 +408,7 @@ impl Source<'_> {
     pub(super) fn exif(&self) -> Exif {
         match &self.kind {
             SourceKind::Frame(files, _) => files.exif(),
-            SourceKind::Slice(..) => Exif::None,
+            SourceKind::Slice(..) | SourceKind::Splats(_) => Exif::None,
         }
     }
 
@@ -347,7 +416,7 @@ impl Source<'_> {
     pub(super) fn renamed(&self) -> bool {
         match &self.kind {
             SourceKind::Frame(files, _) => files.renamed(),
-            SourceKind::Slice(..) => false,
+            SourceKind::Slice(..) | SourceKind::Splats(_) => false,
         }
     }
 
@@ -363,6 +432,7 @@ impl Source<'_> {
                 let (picture, camera, _) = views.decode(self.index).ok()?;
                 Some((picture, camera))
             }
+            SourceKind::Splats(views) => Some((views.draw(self.index), views.camera(self.index))),
         }
     }
 
@@ -371,7 +441,7 @@ impl Source<'_> {
         let (picture, camera) = self.whole()?;
         let lens = match &self.kind {
             SourceKind::Frame(_, frame) => frame.lens.distortion,
-            SourceKind::Slice(..) => None,
+            SourceKind::Slice(..) | SourceKind::Splats(_) => None,
         };
         Silhouette::new(
             [picture.width, picture.height],
@@ -425,7 +495,28 @@ impl Source<'_> {
                     ..loaded
                 })
             }
+            SourceKind::Splats(views) => {
+                let (picture, camera) = (views.draw(index), turned(views.camera(index), up));
+                Ok(Loaded::new(index, &picture, &[], camera, outline, holdout))
+            }
         }
+    }
+}
+
+/// A point of the mesh, less an offset and with y up, in the world of its file.
+pub(super) fn in_file(at: [f64; 3], offset: Offset, up: Up) -> [f64; 3] {
+    let [x, y, z] = std::array::from_fn(|k| at[k] + offset[k]);
+    match up {
+        Up::Y => [x, y, z],
+        Up::Z => [x, -z, y],
+    }
+}
+
+/// The name of a file in the folder of another.
+fn sibling(file: &str, name: &str) -> String {
+    match file.rsplit_once('/') {
+        Some((folder, _)) => format!("{folder}/{name}"),
+        None => name.to_owned(),
     }
 }
 

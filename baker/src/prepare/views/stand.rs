@@ -3,21 +3,20 @@
 
 use std::time::Duration;
 
-use proto::job::{Frame, PrepareJob, Up};
+use proto::job::{Frame, PrepareJob};
 use proto::message::{Code, Failure};
 use rayon::prelude::*;
 
+use super::IN_FLIGHT_BYTES;
 use super::borders::Sample;
-use super::set::{Set, Source};
-use super::{IN_FLIGHT_BYTES, POSES};
+use super::set::{Set, Source, in_file};
 use crate::prepare::frame::{
-    Candidate, DATAPARSER, Input, POINTS, Silhouette, Verdict, all_fit, judge, off, picked, places,
-    spread, straight,
+    Candidate, DATAPARSER, Input, POINTS, Silhouette, Similarity, Verdict, all_fit, judge, off,
+    picked, places, spread, straight,
 };
 use crate::prepare::load::Offset;
-use crate::worker::folder::Folder;
 use crate::worker::pace;
-use crate::worker::progress::{Progress, Silent, each, unit};
+use crate::worker::progress::{Progress, each, unit};
 
 /// Views whose silhouettes are compared, and how many of them suffice where each fits.
 const VIEWS: usize = 16;
@@ -27,42 +26,33 @@ const STEP: Duration = Duration::from_secs(2);
 /// Names of views that a warning gives.
 const NAMES: usize = 3;
 
-/// What was found of the frame, for all that read the views' cameras.
+/// What was found of the frame.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Stand {
+pub(super) struct Stand {
     /// The frame that is taken instead of the given one.
     taken: Option<Candidate>,
-    /// What the mesh's positions are less, with y up.
-    offset: Offset,
     /// The mesh is known to be where the cameras look.
     sure: bool,
-    /// The pictures have black wedges at their borders.
-    wedges: bool,
     /// Numbers of views that look elsewhere while most do not, in ascending order.
     pub(super) left_out: Vec<usize>,
 }
 
 impl Stand {
-    /// The frame as given, with a mesh at this offset.
-    pub(super) fn at(offset: Offset) -> Self {
-        Self {
-            offset,
-            ..Self::default()
-        }
+    /// Where the mesh lies in the world of the views.
+    pub(super) fn place(&self) -> Similarity {
+        self.taken.map_or(Similarity::NONE, |taken| taken.place)
     }
 
     /// Whether the cameras are not those that the file gives.
-    pub(crate) fn is_other(&self) -> bool {
-        self.taken.is_some() || self.offset != Offset::default()
+    pub(super) fn is_other(&self) -> bool {
+        self.taken.is_some()
     }
 
     /// Changes the cameras of `set`, or warns where only the user can know that they are right.
     pub(super) fn apply(&self, set: &mut Set<'_>, progress: &dyn Progress) {
-        set.wedges = self.wedges;
         if let Some(candidate) = &self.taken {
             set.take(candidate);
         }
-        set.shift(&self.offset);
         if let Some(applied) = set.applied.as_ref().filter(|_| !self.sure) {
             progress.warning(&format!("{}: {}", set.file, applied.warning()));
         }
@@ -70,35 +60,22 @@ impl Stand {
 }
 
 /// Looks at some views: whether their pictures have wedges, and, unless [`Frame::Given`] says that they are right, whether
-/// their silhouettes are those of the mesh at an offset. What is wrong with the files is left to [`super::deliver`].
+/// their silhouettes are those of the mesh at an offset. What is wrong with the pictures is left to
+/// [`super::Views::deliver`].
 ///
 /// # Errors
 /// They do not belong together, and no other frame in use fits.
-pub(crate) fn settle(
-    views: &Folder<'_>,
+pub(super) fn settle(
+    set: &mut Set<'_>,
     job: &PrepareJob,
     surface: (&[[f32; 3]], &[[u32; 3]], Offset),
     progress: &dyn Progress,
 ) -> Result<Stand, Failure> {
-    progress.expect("poses", POSES);
-    let offset = surface.2;
-    let Ok(mut set) = Set::read(views, &job.views_file, job.repair.up, &Silent) else {
-        return Ok(Stand {
-            offset,
-            ..Stand::default()
-        });
-    };
-    let wedges = have_wedges(&set, progress);
-    set.wedges = wedges;
-    let stand = match job.frame {
-        Frame::Auto => compare(&set, job, surface, progress)?,
-        Frame::Given => Stand::default(),
-    };
-    Ok(Stand {
-        offset,
-        wedges,
-        ..stand
-    })
+    set.wedges = have_wedges(set, progress);
+    match job.frame {
+        Frame::Auto => compare(set, job, surface, progress),
+        Frame::Given => Ok(Stand::default()),
+    }
 }
 
 /// Whether the pictures have wedges, by a few of them that are opaque. The first one mostly says that none is.
@@ -140,21 +117,18 @@ fn compare(
         "silhouettes of the mesh",
         each(triangles.len(), pace::TRIANGLE) + STEP,
     );
-    let mut points = spread(positions, triangles, POINTS);
     // Their own world, in f64, since a matrix may be read the other way only about its origin.
-    (points.iter_mut()).for_each(|at| *at = std::array::from_fn(|k| at[k] + offset[k]));
-    if up == Up::Z {
-        // The world of the file.
-        points
-            .iter_mut()
-            .for_each(|at| *at = [at[0], -at[2], at[1]]);
-    }
+    let mut points = spread(positions, triangles, POINTS);
+    points
+        .iter_mut()
+        .for_each(|at| *at = in_file(*at, offset, up));
     let poses = set.poses();
     let mut input = Input {
         poses: &poses,
         views: silhouettes.clone(),
         points,
         opengl: set.opengl(),
+        own: set.has_own_cameras(),
         known: Vec::new(),
     };
     if let Some(refused) = straight(&input) {

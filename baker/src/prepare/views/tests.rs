@@ -79,6 +79,7 @@ fn job(holdout: u32) -> PrepareJob {
         texture_size: 256,
         pages: Pages::ONE,
         texture_auto: false,
+        splats: SplatOptions::default(),
         frame: Frame::Auto,
         repair: Repair::default(),
         simplify: Simplify::Keep,
@@ -106,21 +107,27 @@ fn deliver_written(folder: &Path, job: &PrepareJob) -> Outcome {
 }
 
 fn deliver_if(folder: &Path, job: &PrepareJob, unwanted: &AtomicBool) -> Outcome {
-    deliver_at(folder, job, (&Stand::default(), unwanted))
+    deliver_at(folder, job, (Offset::default(), unwanted))
 }
 
+/// As the role does it, for a mesh at an offset, without a look at its silhouette.
 fn deliver_at(
     folder: &Path,
     job: &PrepareJob,
-    (stand, unwanted): (&Stand, &AtomicBool),
+    (offset, unwanted): (Offset, &AtomicBool),
 ) -> Outcome {
     let (ours, theirs) = Channel::pair().expect("sockets");
     let supervisor = thread::spawn(move || supervise(&ours));
     let session = Session::over(theirs);
     let files = Local(folder.to_path_buf());
     let views = Folder::new(&files, Root::Views);
-    let wanted = (&SQUARE[..], stand, unwanted);
-    let result = deliver(&session, &views, job, wanted, &mut PhaseClock::default());
+    let deliver = || {
+        let mut views = Views::read(&views, job, &session)?;
+        views.stand.apply(&mut views.set, &session);
+        views.set.shift(&offset);
+        views.deliver(&session, &SQUARE[..], unwanted)
+    };
+    let result = deliver();
     drop(session);
     let (views, warnings) = supervisor.join().expect("no panic");
     (result, views, warnings)
@@ -170,7 +177,8 @@ fn views_are_cropped_to_what_can_matter_and_keep_their_order() {
         result,
         Ok(ViewsSummary {
             views: 5,
-            holdout_views: 0
+            holdout_views: 0,
+            splats: None,
         })
     );
     assert_eq!(
@@ -238,7 +246,8 @@ fn held_out_views_are_marked_and_one_must_stay() {
         result,
         Ok(ViewsSummary {
             views: 4,
-            holdout_views: 3
+            holdout_views: 3,
+            splats: None,
         })
     );
     assert_eq!(views.iter().filter(|view| view.holdout).count(), 3);
@@ -271,7 +280,8 @@ fn views_held_out_by_name_stay_out_and_more_are_chosen_from_the_rest() {
             result,
             Ok(ViewsSummary {
                 views: 4 - more,
-                holdout_views: 3 + more
+                holdout_views: 3 + more,
+                splats: None,
             })
         );
         assert!([1, 2, 5].iter().all(|&index| views[index].holdout));
@@ -594,12 +604,10 @@ fn cameras_of_a_world_with_z_up_are_turned_with_it() {
 
     // The cameras known before any picture is read are the same, for pictures of 1024 and 256 pixels.
     let files = Local(folder.path().to_path_buf());
-    let eyes = eyes(
-        &Folder::new(&files, Root::Views),
-        &turned,
-        &Stand::default(),
-    )
-    .expect("cameras");
+    let folder = Folder::new(&files, Root::Views);
+    let eyes = Views::read(&folder, &turned, &Silent)
+        .expect("cameras")
+        .eyes();
     assert_eq!(eyes.len(), 1);
     assert_eq!(eyes[0].camera.rotation, views[0].camera.rotation);
     assert_eq!(eyes[0].size[0].max(eyes[0].size[1]), 1024);
@@ -627,8 +635,8 @@ fn cameras_of_a_far_mesh_come_with_it_to_its_local_origin() {
         std::fs::write(file, transforms(&[frame]).to_string()).expect("writes");
         let mut job = job(0);
         job.repair.up = up;
-        let stand = (&Stand::at(offset), &AtomicBool::new(false));
-        let (result, views, _) = deliver_at(folder.path(), &job, stand);
+        let at = (offset, &AtomicBool::new(false));
+        let (result, views, _) = deliver_at(folder.path(), &job, at);
         result.expect("a view");
         views[0].camera
     };

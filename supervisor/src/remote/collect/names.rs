@@ -83,6 +83,26 @@ pub(super) fn pictures(file: File) -> Vec<Vec<String>> {
         .collect()
 }
 
+/// The pictures of an unpacked SOG, each under its one name; none for other splats.
+pub(super) fn planes(file: File) -> Vec<Vec<String>> {
+    let meta: Option<Value> = json(file, MAX_TRANSFORMS_BYTES);
+    let parts = meta
+        .as_ref()
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten();
+    let files = parts.filter_map(|(_, part)| part.get("files")?.as_array());
+    let mut names: Vec<&str> = files.flatten().filter_map(Value::as_str).collect();
+    // A plane lies beside its list.
+    names.retain(|name| !name.contains('/'));
+    names.sort_unstable();
+    names.dedup();
+    names
+        .into_iter()
+        .map(|name| vec![name.to_owned()])
+        .collect()
+}
+
 /// Names of the masks that prepare finds beside the picture `name` on its own; see its `views/names.rs`.
 pub(super) fn masks(name: &str) -> Vec<String> {
     let split = name.rfind('/').map_or(0, |slash| slash + 1);

@@ -7,12 +7,13 @@ use proto::job::{
 use proto::message::{
     AdapterInfo, BakeSummary, CameraFate, Code, Done, EncodeSummary, ExposureFate, Failure,
     FromChild, LayerFit, MeshCounts, MeshStep, NotAFile, Phase, PhaseTime, PrepareSummary,
-    ProvenanceShares, Refinement, Refusal, Rejected, Role, Root, Start, StepFate, StepKind, Table,
-    TextureChoice, ToChild, UnwrapMethod, ViewFit, ViewScore,
+    ProvenanceShares, Refinement, Refusal, Rejected, Role, Root, SplatSummary, Start, StepFate,
+    StepKind, Table, TextureChoice, ToChild, UnwrapMethod, ViewFit, ViewScore,
 };
 use proto::pages::Pages;
 use proto::plan::RowsHeld;
 use proto::sandbox::{Level, Sandbox};
+use proto::splats::{Harmonics, SplatFilter, SplatOptions, SplatViews};
 use proto::table::Layer;
 use proto::wire;
 
@@ -35,6 +36,11 @@ fn to_child() -> Vec<ToChild> {
             texture_size: 1024,
             pages: Pages::ONE,
             texture_auto: true,
+            splats: SplatOptions {
+                views: SplatViews::Count(40),
+                filter: SplatFilter::Mip(0.5),
+                harmonics: Harmonics::Constant,
+            },
             frame: Frame::Given,
             repair: Repair {
                 weld: Some(Repair::WELD),
@@ -233,6 +239,14 @@ pub(crate) fn summaries() -> [Done; 3] {
                 pixels: 300.0,
                 seen: 0.5,
                 views: 40,
+            }),
+            splats: Some(SplatSummary {
+                splats: 1000,
+                dropped: 3,
+                degree: 2,
+                filter: "mip:0.5".to_owned(),
+                reason: "r".to_owned(),
+                edge: 512,
             }),
             views: 1,
             holdout_views: 1,

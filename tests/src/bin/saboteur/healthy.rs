@@ -413,6 +413,7 @@ pub(crate) fn summary(role: Role, views: u32, holdout: u32) -> Done {
             charts: 1,
             atlas_utilisation: 0.5,
             texture: None,
+            splats: None,
             views,
             holdout_views: holdout,
             times,

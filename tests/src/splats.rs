@@ -1,0 +1,43 @@
+//! Gaussian splats as a PLY of the reference code: round ones, nearly opaque.
+
+/// One splat.
+#[derive(Clone, Copy, Debug)]
+pub struct Splat {
+    /// Centre.
+    pub at: [f32; 3],
+    /// Standard deviation.
+    pub scale: f32,
+    /// Constant coefficient of each channel: the colour is `0.5 + 0.2821 · constant`.
+    pub constant: [f32; 3],
+}
+
+/// The bytes of a little-endian PLY. With `shine`, each splat has this number for all nine coefficients of degree 1.
+pub fn ply(splats: &[Splat], shine: Option<f32>) -> Vec<u8> {
+    let rest = if shine.is_some() { 9 } else { 0 };
+    let mut names = ["x", "y", "z", "f_dc_0", "f_dc_1", "f_dc_2"]
+        .map(str::to_owned)
+        .to_vec();
+    names.extend((0..rest).map(|k| format!("f_rest_{k}")));
+    let others = "opacity scale_0 scale_1 scale_2 rot_0 rot_1 rot_2 rot_3";
+    names.extend(others.split(' ').map(str::to_owned));
+    let properties: Vec<String> = names
+        .iter()
+        .map(|name| format!("property float {name}\n"))
+        .collect();
+    let header = format!(
+        "ply\nformat binary_little_endian 1.0\nelement vertex {}\n{}end_header\n",
+        splats.len(),
+        properties.concat()
+    );
+    let mut bytes = header.into_bytes();
+    for splat in splats {
+        let log = splat.scale.ln();
+        let shine = (0..rest).map(|_| shine.unwrap_or(0.0));
+        let others = [3.0, log, log, log, 1.0, 0.0, 0.0, 0.0];
+        let row = (splat.at.into_iter().chain(splat.constant))
+            .chain(shine)
+            .chain(others);
+        bytes.extend(row.flat_map(f32::to_le_bytes));
+    }
+    bytes
+}

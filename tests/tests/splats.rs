@@ -1,0 +1,143 @@
+//! Gaussian splats as views: splats on a body, baked onto a mesh of that body. Held-out views tell whether the colours lie
+//! where they belong, since a wrong frame, axis or side gives 10 dB.
+
+use std::fs;
+
+use kiln_tests::shapes::{Shape, icosphere};
+use kiln_tests::splats::{Splat, ply};
+use kiln_tests::{Bench, Outcome, number};
+use serde_json::Value;
+
+/// A body that no turn and no mirror maps onto itself.
+fn body(times: u32) -> Shape {
+    icosphere(times).map(|[x, y, z]| {
+        let bump = 0.5 * (x + y - 0.4).max(0.0);
+        [x + 0.3 * bump, 0.6 * y + bump, 0.35 * z + 0.5 * bump * bump]
+    })
+}
+
+/// Splats at the vertices of the body, coloured by their place.
+fn splats(shine: Option<f32>) -> Vec<u8> {
+    let splat = |at: [f32; 3]| Splat {
+        at,
+        scale: 0.012,
+        constant: at.map(|along| 1.5 * (4.0 * along).sin()),
+    };
+    let splats: Vec<Splat> = body(5).positions.into_iter().map(splat).collect();
+    ply(&splats, shine)
+}
+
+/// Bakes splats onto the body, or onto another mesh.
+fn bake(bench: &Bench, mesh: &Shape, splats: &[u8], more: &[&str]) -> Outcome {
+    fs::write(bench.path("body.ply"), mesh.ply()).expect("room");
+    fs::write(bench.path("splats.ply"), splats).expect("room");
+    let common = [
+        "--quality",
+        "draft",
+        "--texture-size",
+        "512",
+        "--splat-views",
+        "24",
+        "--holdout",
+        "4",
+        "-o",
+        "out/a.glb",
+    ];
+    bench.baked("body.ply", "splats.ply", &[&common, more].concat())
+}
+
+fn holdout(report: &Value) -> f64 {
+    number(&report["psnr"]["holdout_db"])
+}
+
+#[test]
+fn splats_are_baked_onto_their_mesh() {
+    let bench = Bench::real();
+    let outcome = bake(&bench, &body(4), &splats(None), &[]);
+    let report = outcome.report();
+    assert!(holdout(&report) > 30.0, "{} dB", holdout(&report));
+    let (prepare, splats) = (&report["prepare"], &report["prepare"]["splats"]);
+    assert_eq!(
+        (&prepare["views"], &prepare["holdout_views"]),
+        (&20.into(), &4.into())
+    );
+    assert_eq!(splats["splats"], 10_242);
+    assert_eq!(splats["filter"], "classic:0.3");
+    assert_eq!(splats["reason"], "it names none");
+    assert_eq!(report["options"]["blend"], "srgb");
+    assert_eq!(report["options"]["refine"], "off");
+    assert_eq!(outcome.all("warning"), Vec::<&Value>::new());
+}
+
+#[test]
+fn a_mesh_in_another_frame_is_found_among_its_splats() {
+    let bench = Bench::real();
+    // As TRELLIS' PLY lies to its GLB, and in centimetres.
+    let turned = body(4).map(|[x, y, z]| [100.0 * x, -100.0 * y, -100.0 * z]);
+    let outcome = bake(&bench, &turned, &splats(None), &[]);
+    let report = outcome.report();
+    assert!(holdout(&report) > 30.0, "{} dB", holdout(&report));
+    let told = outcome.all("warning");
+    assert!(
+        told.iter().any(|warning| warning
+            .to_string()
+            .contains("in another frame than the mesh")),
+        "{told:?}"
+    );
+    // The oracle tells: as given, the colours are elsewhere.
+    let turned = body(4).map(|[x, y, z]| [x, -y, -z]);
+    let report = bake(&bench, &turned, &splats(None), &["--frame", "given"]).report();
+    assert!(holdout(&report) < 20.0, "{} dB", holdout(&report));
+    let mirrored = body(4).map(|[x, y, z]| [x, y, -z]);
+    let refusal = bake(&bench, &mirrored, &splats(None), &[]).refusal(65);
+    assert!(refusal.contains("mirrored"), "{refusal}");
+}
+
+#[test]
+fn harmonics_and_filters_are_chosen() {
+    let bench = Bench::real();
+    let shiny = splats(Some(0.25));
+    let [seen, constant] = ["view", "0"].map(|sh| {
+        let report = bake(&bench, &body(4), &shiny, &["--sh", sh]).report();
+        number(&report["psnr"]["train_db"])
+    });
+    assert!(
+        constant > seen + 3.0,
+        "{constant} dB without highlights, {seen} with them"
+    );
+    let report = bake(&bench, &body(4), &shiny, &["--splat-filter", "mip:0.1"]).report();
+    let splats = &report["prepare"]["splats"];
+    assert_eq!(
+        (&splats["filter"], &splats["degree"]),
+        (&"mip:0.1".into(), &1.into())
+    );
+    assert_eq!(splats["reason"], "it was asked for");
+}
+
+#[test]
+fn what_holds_no_splats_is_refused_in_one_line() {
+    let bench = Bench::real();
+    let whole = splats(None);
+    let mut nowhere = whole.clone();
+    let head = nowhere
+        .windows(11)
+        .position(|bytes| bytes == b"end_header\n")
+        .expect("a header")
+        + 11;
+    nowhere[head..].fill(0xff);
+    for (splats, said) in [
+        (body(3).ply(), "has no Gaussian splats"),
+        (whole[..whole.len() / 2].to_vec(), "splats.ply: "),
+        (
+            nowhere,
+            "has no splat that can be drawn: 10242 have numbers without a meaning",
+        ),
+        (b"{}".to_vec(), "has no Gaussian splats"),
+    ] {
+        let refusal = bake(&bench, &body(3), &splats, &[]).refusal(65);
+        assert!(
+            refusal.contains(said) && !refusal.contains('\n'),
+            "{refusal}"
+        );
+    }
+}
