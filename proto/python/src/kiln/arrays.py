@@ -38,10 +38,7 @@ def pack(
     intrinsics: Any,
 ) -> Dict[str, Tensor]:
     """See the head of this module."""
-    tensors: Dict[str, Tensor] = {
-        "vertices": _vertices(vertices),
-        "faces": _faces(faces),
-    }
+    tensors = mesh(vertices, faces)
     if uvs is not None:
         tensors["uvs"] = _floats("uvs", uvs, 2)
         if len(tensors["uvs"]) != len(tensors["vertices"]):
@@ -62,6 +59,11 @@ def pack(
         _count(name, matrices, pictures)
         tensors[name] = np.stack(matrices)
     return tensors
+
+
+def mesh(vertices: Any, faces: Any) -> Dict[str, Tensor]:
+    """The first two alone."""
+    return {"vertices": _vertices(vertices), "faces": _faces(faces)}
 
 
 def as_numpy(value: Any) -> np.ndarray:

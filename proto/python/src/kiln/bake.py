@@ -16,7 +16,7 @@ from typing import Any, Callable, Dict, Mapping, Optional, Tuple, TypeVar
 
 import numpy as np
 
-from . import arrays, safetensors, sidecar
+from . import arrays, safetensors, sidecar, splats
 from .client import Client, Event
 from .errors import KilnError
 from .glb import Glb
@@ -127,11 +127,15 @@ def to_glb(
     fallback: str = "adapters",
     refine: str = "auto",
     frame: str = "auto",
+    splat_filter: str = "mip:0.1",
+    splat_views: str = "auto",
 ) -> Glb:
-    """A mesh and the views of its appearance → a GLB, y up, that `export`s as TRELLIS's result does.
+    """A mesh and its appearance → a GLB, y up, that `export`s as TRELLIS's result does.
 
-    `mesh` has `vertices` and `faces`. The views are rendered by the package that `app_rep` comes from, as its own `to_glb` does
-    (100 of 1024²), or given: `views=(observations, extrinsics, intrinsics)`, with `app_rep=None`. `simplify` is the share of
+    `mesh` has `vertices` and `faces`. `app_rep` has the Gaussians of TRELLIS or SAM 3D Objects (`kiln.splats` says which fields):
+    they are sent as they are, and the sidecar draws its views of them, by `splat_filter` and from `splat_views` as `kiln bake` has
+    them. Views of another representation are rendered by the package that it comes from, as its own `to_glb` does (100 of 1024²),
+    or given: `views=(observations, extrinsics, intrinsics)`, with `app_rep=None`. `simplify` is the share of
     the faces to remove, as there. `fill_holes`: faces that no view can see are cut off, and holes filled, up to an area of
     `fill_holes_max_size` in the mesh's own units; before the simplification here, where it costs no detail. SAM 3D Objects's
     `with_mesh_postprocess=False` does neither. `debug`, `use_vertex_color` and `rendering_engine` mean nothing here.
@@ -139,7 +143,6 @@ def to_glb(
     if not with_texture_baking:
         raise ValueError("with_texture_baking=False asks for a GLB without a texture, which is not made here")
     call = _Call(progress, timeout, verbose)
-    observations, extrinsics, intrinsics = _render(app_rep) if views is None else views
     spec = {
         "texture_size": int(texture_size),
         "quality": quality,
@@ -154,12 +157,17 @@ def to_glb(
     }
     if with_mesh_postprocess and simplify > 0:
         spec["simplify"] = float(simplify)
+    shape = arrays.mesh(mesh.vertices, mesh.faces)
+    if with_mesh_postprocess and fill_holes:
+        spec["remove_unseen"] = True
+        spec["fill_holes"] = _hole_size(np.asarray(shape["vertices"]), np.asarray(shape["faces"]), fill_holes_max_size)
+    if views is None and splats.are_in(app_rep):
+        spec.update(splat_filter=splat_filter, splat_views=splat_views)
+        return call.run(shape, spec, splats.ply(app_rep))
+    observations, extrinsics, intrinsics = _render(app_rep) if views is None else views
     tensors = arrays.pack(mesh.vertices, mesh.faces, None, observations, None, extrinsics, intrinsics)
     pictures = tensors["observations"]
     tensors["masks"] = [np.any(picture > 0, axis=-1) for picture in pictures]
-    if with_mesh_postprocess and fill_holes:
-        spec["remove_unseen"] = True
-        spec["fill_holes"] = _hole_size(np.asarray(tensors["vertices"]), np.asarray(tensors["faces"]), fill_holes_max_size)
     return call.run(tensors, spec)
 
 
@@ -180,13 +188,21 @@ class _Call:
         self._phase = "queued"
         self._stop = _stop.get() or _Stop()
 
-    def run(self, tensors: Mapping[str, safetensors.Tensor], spec: Mapping[str, Any]) -> Glb:
-        """Submits, waits and fetches."""
+    def run(self, tensors: Mapping[str, safetensors.Tensor], spec: Mapping[str, Any], views: Optional[bytes] = None) -> Glb:
+        """Submits, waits and fetches. `views`: a PLY of splats, where the tensors hold the mesh alone."""
         place = sidecar.find(self._deadline)
         client = place.client()
         if self._end is not None:
             spec = {**spec, "timeout_s": max(0.001, self._end - time.monotonic())}
-        job = client.submit(spec, safetensors.encode(tensors, arrays.METADATA), deadline=self._deadline)
+        parts = safetensors.encode(tensors, arrays.METADATA)
+        if views is None:
+            job = client.submit(spec, parts, deadline=self._deadline)
+        else:
+            sources = {"mesh": ("mesh.safetensors", b"".join(parts)), "views": ("splats.ply", views)}
+            for source, (name, data) in sources.items():
+                digest = client.upload(data, deadline=self._deadline)
+                spec = {**spec, source: {"files": {name: digest}, "main": name}}
+            job = client.submit(spec, deadline=self._deadline)
         try:
             self._stop.concerns(client, job.id)
             left = None if self._deadline is None else self._deadline - time.monotonic()

@@ -123,12 +123,13 @@ class Client:
             _, job = self._request("POST", path, _job, headers, arrays, deadline=deadline)
         return Job(job)
 
-    def upload(self, data: bytes) -> str:
+    def upload(self, data: bytes, *, deadline: Optional[float] = None) -> str:
         """Bytes that jobs may name by the digest that is returned; sent only where the sidecar has them not."""
         digest = hashlib.sha256(data).hexdigest()
-        status, _ = self._request("HEAD", f"/v1/blobs/{digest}", also=(404,))
+        status, _ = self._request("HEAD", f"/v1/blobs/{digest}", also=(404,), deadline=deadline)
         if status == 404:
-            self._request("PUT", f"/v1/blobs/{digest}", headers={"Content-Type": "application/octet-stream"}, body=[data])
+            headers = {"Content-Type": "application/octet-stream"}
+            self._request("PUT", f"/v1/blobs/{digest}", headers=headers, body=[data], deadline=deadline)
         return digest
 
     def get(self, job_id: str, *, deadline: Optional[float] = None) -> Job:
