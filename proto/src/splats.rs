@@ -10,7 +10,7 @@ use crate::limits::MAX_VIEWS;
 /// Endings of files that hold splats where views are expected.
 const ENDINGS: [&str; 4] = ["ply", "spz", "splat", "sog"];
 /// The list of an unpacked SOG.
-const LIST: &str = "meta.json";
+pub const LIST: &str = "meta.json";
 /// Variance of a filter that names none, in px²: that of the reference code of 2023 and of gsplat.
 const VARIANCE: f32 = 0.3;
 /// Largest variance that is taken, in px².

@@ -107,6 +107,25 @@ pub(crate) enum Verdict {
 const CHECK: &str = "check the frame and scale of the mesh (--up z where z is up), the convention of the cameras (camera-to-world or \
     world-to-camera, OpenGL or OpenCV axes), their focal length and principal point (fl_x, cx, cy and the size they are for), and the order of the pictures";
 
+/// How to mend splats and a mesh that do not belong together.
+const CHECK_SPLATS: &str = "give the mesh that was made of these splats, in their world: turns by right angles, units and an offset are found, \
+    other turns are not";
+
+/// Where a mesh should lie; `own`: the cameras are Kiln's, about splats.
+const fn among(own: bool) -> &'static str {
+    match own {
+        true => "among the splats",
+        false => "where the cameras look",
+    }
+}
+
+const fn check(own: bool) -> &'static str {
+    match own {
+        true => CHECK_SPLATS,
+        false => CHECK,
+    }
+}
+
 /// Numbers of up to `most` of `count` views, evenly spread, the order such that the first few are, too.
 pub(crate) fn picked(count: usize, most: usize) -> Vec<usize> {
     let picked: Vec<usize> = match count <= most {
@@ -224,13 +243,13 @@ pub(crate) fn judge(input: &Input<'_>, tell: &dyn Fn()) -> Verdict {
         return verdict;
     }
     let families = families(&scene, input.own, tell);
-    if let Some(verdict) = winner(&scene, &families, &given) {
+    if let Some(verdict) = winner(&scene, &families, (&given, input.own)) {
         return verdict;
     }
     if !input.own && shuffled(input, &scene, &given, tell) {
         return refused_order(&given);
     }
-    given.verdict(&scene)
+    given.verdict(&scene, input.own)
 }
 
 /// How the frame as given fits.
@@ -263,7 +282,7 @@ impl Given {
     }
 
     /// What follows where nothing better was found.
-    fn verdict(&self, scene: &Scene) -> Verdict {
+    fn verdict(&self, scene: &Scene, own: bool) -> Verdict {
         let best = self.overlaps.iter().map(Overlap::iou).fold(0.0, f64::max);
         let covered = median_of(&self.overlaps, Overlap::covered);
         let within = median_of(&self.overlaps, Overlap::within);
@@ -278,14 +297,12 @@ impl Given {
         );
         if nowhere {
             return Verdict::Refused(
-                format!("the mesh does not lie where the cameras look: {counted}"),
-                CHECK,
+                format!("the mesh does not lie {}: {counted}", among(own)),
+                check(own),
             );
         }
         match covered.max(within) < WITHIN {
-            true => Verdict::Doubtful(format!(
-                "the mesh may not lie where the cameras look: {counted}"
-            )),
+            true => Verdict::Doubtful(format!("the mesh may not lie {}: {counted}", among(own))),
             false => Verdict::Unknown,
         }
     }
@@ -486,7 +503,7 @@ impl Family {
 }
 
 /// What follows where one family is better than the given frame and all others.
-fn winner(scene: &Scene, families: &[Family], given: &Given) -> Option<Verdict> {
+fn winner(scene: &Scene, families: &[Family], (given, own): (&Given, bool)) -> Option<Verdict> {
     let best = families.first()?.value;
     let even = families.iter().filter(|family| family.value >= best - 0.01);
     let won = even.min_by_key(|family| family.rank())?;
@@ -519,9 +536,10 @@ fn winner(scene: &Scene, families: &[Family], given: &Given) -> Option<Verdict> 
     if rival.is_some() {
         return Some(Verdict::Refused(
             format!(
-                "the mesh does not lie where the cameras look, and several turns of it fit alike, among them: {difference}: {counted}"
+                "the mesh does not lie {}, and several turns of it fit alike, among them: {difference}: {counted}",
+                among(own)
             ),
-            CHECK,
+            check(own),
         ));
     }
     Some(Verdict::Other(

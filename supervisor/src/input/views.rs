@@ -1,4 +1,5 @@
-//! Finds the file that lists the views, and the folder of their pictures where that is another one.
+//! Finds the file that lists the views, and the folder of their pictures where that is another one. Splats are one file, or a
+//! `meta.json`.
 //!
 //! A COLMAP model is named by its folder, by one of its files, or by the folder of the project around it. Its pictures
 //! lie where the user says. Otherwise they lie in the nearest `images` beside the model or up to three folders above it,
@@ -13,6 +14,7 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
 use nix::sys::stat::Mode;
 use proto::message::Code;
+use proto::splats;
 
 use super::{Input, find, reason};
 use crate::error::JobError;
@@ -145,7 +147,14 @@ fn listing(path: &Path, model: bool) -> PathBuf {
                 .into_iter()
                 .find(|file| file.is_file())
         });
-        return found.filter(|_| !listed).unwrap_or(transforms);
+        let found = found.filter(|_| !listed);
+        // The list of a SOG's pictures is a common name, and comes last.
+        let splats = path.join(splats::LIST);
+        return match found {
+            Some(found) => found,
+            None if !transforms.exists() && splats.is_file() => splats,
+            None => transforms,
+        };
     }
     let part =
         |part: Option<&std::ffi::OsStr>| part.and_then(|part| part.to_str()).map(str::to_owned);
@@ -292,6 +301,17 @@ mod tests {
         let named = project.path().join("images");
         let input = find_views(project.path(), Some(&named)).expect("there");
         assert_eq!(input.name, "images.bin", "--images is for a model");
+    }
+
+    #[test]
+    fn splats_are_found_by_their_folder_where_it_has_nothing_else() {
+        let folder = tempfile::tempdir().expect("a folder");
+        fs::write(folder.path().join("meta.json"), "{}").expect("room");
+        let input = find_views(folder.path(), None).expect("splats");
+        assert_eq!(input.name, "meta.json");
+        fs::write(folder.path().join("transforms.json"), "{}").expect("room");
+        let input = find_views(folder.path(), None).expect("views");
+        assert_eq!(input.name, "transforms.json");
     }
 
     #[test]

@@ -261,7 +261,7 @@ impl<'a> Set<'a> {
         match &self.kind {
             Kind::Frames(frames) => frames[index].file.clone(),
             Kind::Arrays(_) => format!("observations[{index}]"),
-            Kind::Splats(_) => format!("{} from camera {index}", self.file),
+            Kind::Splats(_) => format!("camera {index}"),
         }
     }
 
