@@ -6,7 +6,7 @@ import { fromDrop, fromList, unpack } from "./drop.js";
 import { count, percent, size } from "./format.js";
 import { remember } from "./inputs.js";
 import { Options } from "./options.js";
-import { countViews, recognise } from "./recognise.js";
+import { countViews, hasSplats, recognise } from "./recognise.js";
 import { thumb } from "./thumbs.js";
 import { upload } from "./upload.js";
 
@@ -46,7 +46,7 @@ export function compose(abilities, maps) {
     const reset = h("button", { type: "button", class: "plain", hidden: true, onclick: clear }, "Clear");
     const zone = h("div", { class: "zone" },
         h("p", { class: "big" }, "Drop a mesh and its views here"),
-        h("p", { class: "hint" }, "GLB, glTF, PLY or OBJ; transforms.json with its pictures; as files, a folder or a zip. Or one .safetensors with both."),
+        h("p", { class: "hint" }, "GLB, glTF, PLY or OBJ; transforms.json with its pictures, or Gaussian splats; as files, a folder or a zip. Or one .safetensors with both."),
         h("div", { class: "row" },
             h("label", { class: "button", for: "files" }, "Choose files"), files,
             h("label", { class: "button", for: "folder" }, "Choose a folder"), folder, reset)); // prettier-ignore
@@ -93,7 +93,8 @@ export function compose(abilities, maps) {
         }
         const views = countViews(found);
         const meshName = found.arrays?.name ?? found.mesh?.main ?? "";
-        options.suggestName(meshName ? `${meshName.replace(/\.[^.]*$/, "")}, ${views} views`.slice(0, 70) : "");
+        const of = hasSplats(found) ? "splats" : `${views} views`;
+        options.suggestName(meshName ? `${meshName.replace(/\.[^.]*$/, "")}, ${of}`.slice(0, 70) : "");
         fill(facts, ...describe(found, views));
         const pictures = found.views?.pictures.filter((blob) => blob !== null) ?? [];
         fill(thumbs, pictures.slice(0, THUMBS).map((blob) => thumb(async () => blob, 56)),
@@ -109,7 +110,8 @@ export function compose(abilities, maps) {
         if (found.mesh) row("Mesh", chooser("mesh", found.meshes, found.mesh.main), h("span", { class: "hint" }, bytes(found.mesh.files.values())));
         if (found.views) {
             const here = found.views.pictures.filter((blob) => blob !== null);
-            row("Views", chooser("views", found.viewSets, found.views.main), h("span", { class: "hint" }, `${count(views)} views, ${bytes(here)}`));
+            const what = hasSplats(found) ? `Gaussian splats, ${bytes(found.views.files.values())}` : `${count(views)} views, ${bytes(here)}`;
+            row("Views", chooser("views", found.viewSets, found.views.main), h("span", { class: "hint" }, what));
         }
         if (found.missing) rows.push(h("p", { class: "error missing" }, `Not yet: ${found.missing}.`));
         return rows;

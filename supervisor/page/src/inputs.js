@@ -53,7 +53,8 @@ function turned(view) {
 async function keptOf(job) {
     const source = job.spec?.views;
     if (job.spec?.arrays) return arraysOf(job.spec.arrays);
-    if (!source?.files) return null;
+    // Splats have no cameras of their own.
+    if (!source?.files || !source.main.endsWith(".json")) return null;
     const blob = await fetched(source.files[source.main]);
     if (!blob) return null;
     const read = parseTransforms(await blob.text());

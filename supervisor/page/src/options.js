@@ -30,7 +30,7 @@ export class Options {
             choice("device", "Device", [["auto", "Automatic"], ["gpu", "GPU"], ["cpu", "Processor"], ...gpus.map((/** @type {any} */ gpu) => [gpu.name, gpu.name])], "auto"),
             input("target_faces", "Triangles", { type: "number", min: 1, max: abilities?.limits?.triangles ?? 8_000_000, placeholder: "all of them" }, "Simplifies the mesh down to so many"),
             input("holdout", "Views held out", { type: "number", min: 0, max: 4095, value: 0 }, "To measure with, not to fit"),
-            choice("blend", "Blend", [["linear", "Linear light"], ["srgb", "sRGB values"]], "linear", "sRGB for Gaussian splats and others that blend encoded colours"),
+            choice("blend", "Blend", [["", "As the views need"], ["linear", "Linear light"], ["srgb", "sRGB values"]], "", "sRGB for what blends encoded colours, as Gaussian splats do"),
             input("keep_uvs", "Keep the mesh’s UVs", { type: "checkbox" }),
             input("preview", "Contact sheet", { type: "checkbox", checked: true }),
         ]; // prettier-ignore

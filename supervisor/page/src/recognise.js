@@ -16,7 +16,10 @@ import { ENDINGS, parseTransforms, plain } from "./transforms.js";
  */
 
 const MESHES = ["glb", "gltf", "ply", "obj"];
+const SPLATS = ["spz", "sog", "splat"];
 const LARGEST_JSON = 64 << 20;
+/** Bytes in which the header of a PLY of splats ends, with 45 harmonics. */
+const PLY_HEADER = 8192;
 
 /** @param {string} path */
 const ending = (path) => path.slice(path.lastIndexOf(".") + 1).toLowerCase();
@@ -35,11 +38,13 @@ const depth = (path) => path.split("/").length;
 export async function recognise(items, choice = {}) {
     const byPath = new Map(items.map((item) => [item.path, item.blob]));
     const paths = [...byPath.keys()].sort((a, b) => depth(a) - depth(b) || a.localeCompare(b, "en", { numeric: true }));
+    const splats = await splatsAmong(paths, byPath);
     const meshes = paths
-        .filter((path) => MESHES.includes(ending(path)))
+        .filter((path) => MESHES.includes(ending(path)) && !splats.includes(path))
         .sort((a, b) => depth(a) - depth(b) || MESHES.indexOf(ending(a)) - MESHES.indexOf(ending(b)));
     const { sets, wrong } = await viewSets(paths, byPath);
-    const viewSetPaths = [...sets.keys()];
+    // Cameras with pictures are what somebody made for this; splats beside them are where those came from.
+    const viewSetPaths = [...sets.keys(), ...splats];
     const found = /** @type {Found} */ ({
         meshes, viewSets: viewSetPaths, mesh: null, views: null, arrays: null, missing: null,
     }); // prettier-ignore
@@ -65,7 +70,10 @@ export async function recognise(items, choice = {}) {
         problems.push("a mesh is missing (GLB, glTF, PLY or OBJ)");
     }
     const viewsPath = pick(viewSetPaths, choice.views);
-    if (viewsPath) {
+    if (viewsPath && splats.includes(viewsPath)) {
+        const files = planesOf(viewsPath, byPath);
+        found.views = { files, main: base(viewsPath), frames: [], pictures: [] };
+    } else if (viewsPath) {
         const { source, absent } = viewsSource(viewsPath, sets.get(viewsPath) ?? [], byPath);
         found.views = source;
         if (absent.length > 0) {
@@ -73,7 +81,7 @@ export async function recognise(items, choice = {}) {
             problems.push(`${of} ${absent.length === 1 ? "is" : "are"} missing: ${some(absent)}`);
         }
     } else {
-        problems.push(wrong ?? "transforms.json with the cameras is missing");
+        problems.push(wrong ?? "transforms.json with the cameras, or Gaussian splats, are missing");
     }
     found.missing = problems.length > 0 ? problems.join("; ") : null;
     return found;
@@ -82,6 +90,11 @@ export async function recognise(items, choice = {}) {
 /** How many views there are. @param {Found} found */
 export function countViews(found) {
     return found.arrays ? viewsIn(found.arrays.header) : (found.views?.frames.length ?? 0);
+}
+
+/** Whether the views are drawn of splats: they have no pictures of their own. @param {Found} found */
+export function hasSplats(found) {
+    return found.views !== null && found.views.frames.length === 0;
 }
 
 /** @param {string[]} candidates @param {string | undefined} wished */
@@ -93,6 +106,35 @@ function pick(candidates, wished) {
 function some(names) {
     const more = names.length - 3;
     return names.slice(0, 3).join(", ") + (more > 0 ? ` and ${more} more` : "");
+}
+
+/**
+ * Files of Gaussian splats: by their endings, a PLY by its header, and a SOG's list by the planes beside it.
+ * @param {string[]} paths @param {Map<string, Blob>} byPath
+ */
+async function splatsAmong(paths, byPath) {
+    const found = [];
+    for (const path of paths) {
+        const blob = /** @type {Blob} */ (byPath.get(path));
+        if (SPLATS.includes(ending(path)) || (base(path) === "meta.json" && planesOf(path, byPath).size > 1)) {
+            found.push(path);
+        } else if (ending(path) === "ply") {
+            const head = (await blob.slice(0, PLY_HEADER).text()).split("end_header")[0];
+            if (/^property .* (f_dc_0|packed_position)\s*$/m.test(head)) found.push(path);
+        }
+    }
+    return found;
+}
+
+/** Splats, and the WebP planes beside the list of a SOG. @param {string} path @param {Map<string, Blob>} byPath */
+function planesOf(path, byPath) {
+    const files = new Map([[base(path), /** @type {Blob} */ (byPath.get(path))]]);
+    if (base(path) === "meta.json") {
+        for (const [other, blob] of byPath) {
+            if (folder(other) === folder(path) && ending(other) === "webp") files.set(base(other), blob);
+        }
+    }
+    return files;
 }
 
 /**

@@ -38,13 +38,30 @@ test("the sample is recognised, with a choice of meshes and of views", async () 
 
 test("what is missing is said in one line", async () => {
     const said = async (...items) => (await recognise(items)).missing;
-    assert.equal(await said(item("a.glb")), "transforms.json with the cameras is missing");
+    assert.equal(await said(item("a.glb")), "transforms.json with the cameras, or Gaussian splats, are missing");
     assert.match(await said(item("transforms.json", views("0.png")), item("0.png")), /^a mesh is missing/);
     const some = [item("a.obj"), item("transforms.json", views("i/0", "i/1.png", "i/2.png")), item("i/0.jpg")];
     assert.equal(await said(...some), "2 of the 3 pictures that transforms.json names are missing: i/1.png, i/2.png");
     assert.match(await said(item("a.obj"), item("transforms.json", "{")), /^transforms.json is not readable: /);
     const gltf = JSON.stringify({ buffers: [{ uri: "a%20b.bin" }, { uri: "data:,x" }] });
     assert.match(await said(item("m.gltf", gltf), item("transforms.json", views("0.png")), item("0.png")), /m.gltf refers to a b.bin/);
+});
+
+test("splats are views, a mesh is none of them, and a SOG brings its planes", async () => {
+    const header = (...names) => `ply\nformat ascii 1.0\nelement vertex 0\n${names.map((name) => `property float ${name}\n`).join("")}end_header\n`;
+    const [mesh, splats] = [item("a.ply", header("x", "y", "z")), item("b.ply", header("x", "f_dc_0", "opacity"))];
+    for (const items of [[mesh, splats], [splats, mesh]]) {
+        const found = await recognise(items);
+        assert.deepEqual([found.missing, found.meshes, found.viewSets, found.mesh.main, found.views.main], [null, ["a.ply"], ["b.ply"], "a.ply", "b.ply"]);
+        assert.deepEqual(names(found.views), ["b.ply"]);
+    }
+    assert.match((await recognise([splats])).missing, /^a mesh is missing/);
+    for (const name of ["b.spz", "b.splat", "b.SOG"]) assert.equal((await recognise([mesh, item(name)])).views.main, name);
+    const sog = await recognise([mesh, item("s/meta.json", "{}"), item("s/means_l.webp"), item("other.webp")]);
+    assert.deepEqual([sog.missing, sog.views.main, names(sog.views)], [null, "meta.json", ["means_l.webp", "meta.json"]]);
+    // Cameras with pictures come first.
+    const both = await recognise([mesh, splats, item("transforms.json", views("0.png")), item("0.png")]);
+    assert.deepEqual([both.views.main, both.viewSets], ["transforms.json", ["transforms.json", "b.ply"]]);
 });
 
 test("files go under the names by which they are called", async () => {
