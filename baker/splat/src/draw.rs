@@ -8,23 +8,9 @@ use crate::cover::{ACROSS, HIGH, WIDE};
 use crate::ellipse::Ellipse;
 use crate::lanes::{LANES, Lanes};
 use crate::machine::{Kernel, Machine};
-use crate::project::{Filter, Seen, project};
+use crate::project::{Seen, project};
 use crate::tiles::{TILE, Tiles, bands};
-
-/// A pinhole camera with `OpenCV` axes: x right, y down, z ahead.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct View {
-    /// World to camera, row by row.
-    pub rotation: [[f32; 3]; 3],
-    /// World to camera.
-    pub translation: [f32; 3],
-    /// Focal lengths in pixels.
-    pub focal: [f32; 2],
-    /// Principal point in pixels; the centre of the first pixel is (0.5, 0.5).
-    pub centre: [f32; 2],
-    /// Width and height in pixels.
-    pub size: [u32; 2],
-}
+use crate::view::{Filter, View};
 
 /// What a view shows, row by row from the top.
 #[derive(Clone, Debug, Default, PartialEq)]

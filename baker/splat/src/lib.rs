@@ -13,9 +13,10 @@ mod order;
 mod project;
 mod shape;
 mod tiles;
+mod view;
 #[cfg(target_arch = "x86_64")]
 mod wide;
 
 pub use cloud::{Cloud, Dropped, MAX_DEGREE, Splat, coefficients};
-pub use draw::{Picture, View, draw};
-pub use project::Filter;
+pub use draw::{Picture, draw};
+pub use view::{Filter, View};

@@ -10,27 +10,16 @@ use rayon::prelude::*;
 
 use crate::cloud::{Cloud, coefficients};
 use crate::colour::shown;
-use crate::draw::View;
 use crate::ellipse::Ellipse;
 use crate::lanes::{LANES, Lanes};
 use crate::machine::{Kernel, Machine};
 use crate::shape::{Camera, Shapes, Splats};
+use crate::view::{Filter, View};
 
 /// Bits of an index that tell the place in its chunk.
 const PLACE: u32 = 12;
 /// Splats a chunk of work.
 const CHUNK: usize = 1 << PLACE;
-
-/// How the pixel's own extent is taken into account. Splats are drawn with the filter that they were trained with, or
-/// their edges change.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Filter {
-    /// The variance (px²) is added to the projected covariance: 0.3 in the reference code of 2023 and in gsplat.
-    Classic(f32),
-    /// The same, and the opacity is reduced such that the splat's sum stays (Yu et al., "Mip-Splatting", 2024): 0.1 in TRELLIS,
-    /// 0.3 in gsplat.
-    Mip(f32),
-}
 
 /// The splats that may show.
 pub(crate) struct Seen {

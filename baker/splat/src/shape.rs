@@ -3,11 +3,10 @@
 use std::ops::Range;
 
 use crate::cloud::Cloud;
-use crate::draw::View;
 use crate::ellipse::{Ellipse, LEAST_ALPHA, LEVELS};
 use crate::exp::{ROUND, log2};
 use crate::lanes::{LANES, Lanes, List};
-use crate::project::Filter;
+use crate::view::{Filter, View};
 
 /// Least depth of a splat's centre.
 const NEAR: f32 = 0.01;

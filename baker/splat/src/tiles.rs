@@ -155,9 +155,9 @@ fn interval(ellipse: &Ellipse, top: f32, bottom: f32) -> [f32; 2] {
 mod tests {
     use super::*;
     use crate::cloud::{Cloud, Splat};
-    use crate::draw::View;
     use crate::machine::Machine;
-    use crate::project::{Filter, project};
+    use crate::project::project;
+    use crate::view::{Filter, View};
 
     #[test]
     fn lists_of_bands_are_those_of_the_whole() {

@@ -1,0 +1,27 @@
+//! What a camera is, and the filter of its pixels.
+
+/// A pinhole camera with `OpenCV` axes: x right, y down, z ahead.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct View {
+    /// World to camera, row by row.
+    pub rotation: [[f32; 3]; 3],
+    /// World to camera.
+    pub translation: [f32; 3],
+    /// Focal lengths in pixels.
+    pub focal: [f32; 2],
+    /// Principal point in pixels; the centre of the first pixel is (0.5, 0.5).
+    pub centre: [f32; 2],
+    /// Width and height in pixels.
+    pub size: [u32; 2],
+}
+
+/// How the pixel's own extent is taken into account. Splats are drawn with the filter that they were trained with, or
+/// their edges change.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Filter {
+    /// The variance (px²) is added to the projected covariance: 0.3 in the reference code of 2023 and in gsplat.
+    Classic(f32),
+    /// The same, and the opacity is reduced such that the splat's sum stays (Yu et al., "Mip-Splatting", 2024): 0.1 in TRELLIS,
+    /// 0.3 in gsplat.
+    Mip(f32),
+}
