@@ -215,7 +215,7 @@ pub struct JobOptions {
         default_value_t,
         help_heading = "Splats"
     )]
-    #[schemars(with = "String")]
+    #[schemars(with = "String", extend("pattern" = schema::SPLAT_VIEWS))]
     pub splat_views: SplatViews,
     /// The filter that the splats were trained with: `classic` (INRIA, gsplat), `mip` (Mip-Splatting; `mip:0.1` is TRELLIS), with
     /// another variance in px² than 0.3 behind a colon. `auto` goes by the file, and the log says what was taken and why.
@@ -225,7 +225,7 @@ pub struct JobOptions {
         default_value_t,
         help_heading = "Splats"
     )]
-    #[schemars(with = "String")]
+    #[schemars(with = "String", extend("pattern" = schema::SPLAT_FILTER))]
     pub splat_filter: SplatFilter,
     /// Spherical harmonics of splats: `view` draws what each view sees, `0` the colours without highlights.
     #[arg(

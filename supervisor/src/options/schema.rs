@@ -12,6 +12,12 @@ pub const SHA256: &str = "^[0-9a-f]{64}$";
 pub(super) const PRINTABLE: &str =
     r"^[^\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]*$";
 
+/// The words of [`proto::splats::SplatViews`].
+pub(super) const SPLAT_VIEWS: &str =
+    "^(auto|trellis|[1-9]|[1-9][0-9]|[1-9][0-9]{2}|[1-3][0-9]{3}|40[0-8][0-9]|409[0-6])$";
+/// The words of [`proto::splats::SplatFilter`].
+pub(super) const SPLAT_FILTER: &str = "^(auto|(classic|mip)(:(100|[0-9]{1,2}(\\.[0-9]{1,6})?))?)$";
+
 /// A mesh or views, or nothing.
 pub(super) fn source_or_null(_generator: &mut SchemaGenerator) -> Schema {
     schemars::json_schema!({ "anyOf": [{ "$ref": "#/components/schemas/Source" }, { "type": "null" }] })
