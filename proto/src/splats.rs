@@ -44,7 +44,7 @@ pub struct SplatOptions {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum SplatViews {
-    /// All around the mesh, as many as its surface needs, a pixel as large as a texel.
+    /// 48 all around the mesh, a pixel as large as a texel.
     #[default]
     Auto,
     /// The same, this many.
@@ -60,7 +60,7 @@ pub enum SplatFilter {
     /// What the file says, or what its layout is known for.
     #[default]
     Auto,
-    /// This variance (px²) is added to that of each splat.
+    /// This variance, in px² of a picture of 512 pixels, is added to that of each splat.
     Classic(f32),
     /// The same, and the opacity falls as the splat grows (Yu et al., "Mip-Splatting", 2024).
     Mip(f32),

@@ -207,8 +207,8 @@ pub struct JobOptions {
     #[schemars(extend("maximum" = u64::MAX))]
     pub seed: u64,
 
-    /// Where views of splats are taken from: `auto` from all around the mesh, as many as its surface needs; this many; or
-    /// `trellis`, the 100 of its own `render_multiview`.
+    /// Views that are drawn of splats: `auto` 48 from all around the mesh, a pixel as large as a texel; so many; or `trellis`, the
+    /// 100 of its own `render_multiview`.
     #[arg(
         long,
         value_name = "auto|N|trellis",
@@ -217,8 +217,9 @@ pub struct JobOptions {
     )]
     #[schemars(with = "String", extend("pattern" = schema::SPLAT_VIEWS))]
     pub splat_views: SplatViews,
-    /// The filter that the splats were trained with: `classic` (INRIA, gsplat), `mip` (Mip-Splatting; `mip:0.1` is TRELLIS), with
-    /// another variance in px² than 0.3 behind a colon. `auto` goes by the file, and the log says what was taken and why.
+    /// The filter that the splats were trained with: `classic` (INRIA, gsplat), `mip` (Mip-Splatting; `mip:0.1` is TRELLIS). A number
+    /// behind a colon is its variance in px² of a picture of 512 pixels, 0.3 otherwise. `auto` goes by the file, and the report says
+    /// what was taken and why.
     #[arg(
         long,
         value_name = "auto|classic|mip[:V]",
