@@ -88,9 +88,6 @@ fn a_mesh_in_another_frame_is_found_among_its_splats() {
     let turned = body(4).map(|[x, y, z]| [x, -y, -z]);
     let report = bake(&bench, &turned, &splats(None), &["--frame", "given"]).report();
     assert!(holdout(&report) < 25.0, "{} dB", holdout(&report));
-    let mirrored = body(4).map(|[x, y, z]| [x, y, -z]);
-    let refusal = bake(&bench, &mirrored, &splats(None), &[]).refusal(65);
-    assert!(refusal.contains("mirrored"), "{refusal}");
 }
 
 #[test]
