@@ -3,7 +3,7 @@
 //! ```text
 //!   mesh file ─ load ─ clean ─ repair ─┬─ simplify ─┬─ unwrap ─► Mesh
 //!                                      └─► Surface  └────────┐
-//!   transforms.json, pictures ───────────────────────── views ─► View, View, …
+//!   transforms.json, pictures, or splats ────────────── views ─► View, View, …
 //! ```
 //!
 //! A mesh far from the origin is moved to a local one as it is read, and the cameras with it ([`load::read_local`]).

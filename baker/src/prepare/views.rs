@@ -1,8 +1,8 @@
-//! Makes one [`View`] table of each posed picture of a `transforms.json`, a COLMAP model or a safetensors file, cropped
-//! to what can matter and handed on at once.
+//! Makes one [`View`] table of each posed picture of a `transforms.json`, a COLMAP model or a safetensors file, or of each
+//! camera about splats, cropped to what can matter and handed on at once.
 //!
-//! The calling thread reads the picture files and speaks to the supervisor. A thread pool of its own decodes, and reads
-//! slices of a safetensors file, while other threads unwrap. With one shared pool, a thread that waits for a part of
+//! The calling thread reads the picture files and speaks to the supervisor. A thread pool of its own decodes, reads
+//! slices of a safetensors file, and draws splats, while other threads unwrap. With one shared pool, a thread that waits for a part of
 //! the unwrap would pick up a picture instead.
 //!
 //! The views in flight are bounded in bytes and number, so memory does not grow with the number of views. Views go out

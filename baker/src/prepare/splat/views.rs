@@ -42,6 +42,9 @@ const ROOM: f64 = 1.05;
 /// Alpha of a silhouette's pixels.
 const HALF: u8 = 128;
 
+/// What views may be.
+const WANTED: &str = "views are a transforms.json, a COLMAP model, a safetensors file, or Gaussian splats as PLY, SPZ, SOG or .splat";
+
 /// See the head of this file.
 #[derive(Debug)]
 pub(crate) struct SplatViews {
@@ -73,17 +76,14 @@ impl SplatViews {
         beside: &dyn Fn(&str) -> Option<Vec<u8>>,
         options: &SplatOptions,
     ) -> Result<Self, Failure> {
-        let failure = |message: String| {
-            Failure {
+        let failure = |message: String, hint: &str| Failure {
             code: Code::InvalidAsset,
             message: format!("{name}: {message}"),
-            hint: "views are a transforms.json, a COLMAP model, a safetensors file, or Gaussian splats as PLY, SPZ, SOG or .splat"
-                .to_owned(),
-        }
+            hint: hint.to_owned(),
         };
         match read(bytes, name, beside) {
-            None => Err(failure("has no Gaussian splats".to_owned())),
-            Some(Err(error)) => Err(failure(error.to_string())),
+            None => Err(failure("has no Gaussian splats".to_owned(), WANTED)),
+            Some(Err(error)) => Err(failure(error.to_string(), "")),
             Some(Ok(splats)) => Ok(Self::new(splats, options)),
         }
     }
