@@ -17,7 +17,9 @@ use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::thread;
 
 use bytemuck::{Pod, Zeroable};
 
@@ -29,6 +31,8 @@ pub const RECORDER_BYTES: u64 = 64 * 1024;
 pub const LABEL_BYTES: usize = 128;
 
 const STATE_BYTES: u64 = 512;
+/// Tries of [`Recorder::close`]. Another thread has the record in hand for one system call.
+const CLOSE_TRIES: u32 = 1000;
 
 /// A slot for a [`Note`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,6 +161,7 @@ pub struct Note {
 pub struct Recorder {
     file: File,
     state: Mutex<State>,
+    closed: AtomicBool,
 }
 
 impl Recorder {
@@ -166,18 +171,39 @@ impl Recorder {
         Self {
             file: File::from(memory),
             state: Mutex::new(State::zeroed()),
+            closed: AtomicBool::new(false),
         }
     }
 
-    /// Changes the record and writes it: one system call.
+    /// Changes the record and writes it: one system call. Does nothing once the record is closed.
     pub fn note(&self, change: impl FnOnce(&mut State)) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        change(&mut state);
+        if !self.closed.load(Ordering::Relaxed) {
+            self.write(&mut state, change);
+        }
+    }
+
+    /// Changes the record for the last time. Does not wait for long, allocates nothing and calls only `pwrite` and
+    /// `sched_yield`, so it is safe in a signal handler. Does nothing where this thread itself has the record in hand.
+    pub fn close(&self, change: impl FnOnce(&mut State)) {
+        for _ in 0..CLOSE_TRIES {
+            if let Ok(mut state) = self.state.try_lock() {
+                if !self.closed.swap(true, Ordering::Relaxed) {
+                    self.write(&mut state, change);
+                }
+                return;
+            }
+            thread::yield_now();
+        }
+    }
+
+    fn write(&self, state: &mut State, change: impl FnOnce(&mut State)) {
+        change(state);
         state.sequence += 1;
         state.checksum = state.sum();
         let offset = state.sequence % 2 * STATE_BYTES;
         // A recorder that cannot be written is no reason to fail a job.
-        drop(self.file.write_all_at(bytemuck::bytes_of(&*state), offset));
+        drop(self.file.write_all_at(bytemuck::bytes_of(state), offset));
     }
 
     /// Leaves a last message. Takes no lock, allocates nothing and calls only `pwrite`, so it is safe in a signal
@@ -311,6 +337,23 @@ mod tests {
         file.write_all_at(&u32::MAX.to_le_bytes(), 1024 + 20)
             .expect("writable");
         assert_eq!(read_note(&file, Slot::Signal).expect("readable"), None);
+    }
+
+    #[test]
+    fn a_closed_record_keeps_its_last_state() {
+        let (recorder, file) = pair();
+        recorder.note(|state| state.set_phase(Phase::DecodeViews));
+        recorder.close(|state| state.set_phase(Phase::Unwrap));
+        recorder.note(|state| state.set_phase(Phase::DecodeViews));
+        recorder.close(|state| state.set_phase(Phase::Start));
+        let state = read_state(&file).expect("readable").expect("written");
+        assert_eq!(state.phase(), Phase::Unwrap);
+
+        // A thread that dies with the record in hand does not wait for itself.
+        let (recorder, file) = pair();
+        recorder.note(|_| recorder.close(|state| state.set_phase(Phase::Unwrap)));
+        let state = read_state(&file).expect("readable").expect("written");
+        assert_eq!(state.phase(), Phase::Start);
     }
 
     #[test]

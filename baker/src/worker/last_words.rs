@@ -4,6 +4,7 @@
 //!   panic hook ─────────────── Slot::Panic    text and place
 //!   global allocator ───────── Slot::Memory   the size that the system refused       memory
 //!   handler of a deadly signal Slot::Signal   number, address, stacks                signals → stacks → symbols
+//!   both, and a call of exit   State          what the thread that ends it was doing
 //! ```
 //!
 //! It does not change how the process ends: the wait status shows the same signal with or without it. Handlers allocate
@@ -15,7 +16,8 @@
 
 use std::sync::OnceLock;
 
-use proto::recorder::{Recorder, Slot};
+use nix::libc;
+use proto::recorder::{Recorder, Slot, State};
 
 mod memory;
 
@@ -31,15 +33,35 @@ pub use memory::Noted;
 pub(crate) use signals::guard_thread;
 
 static RECORDER: OnceLock<Recorder> = OnceLock::new();
+/// See [`install`].
+static OWN: OnceLock<fn() -> Option<State>> = OnceLock::new();
 
-/// Makes `recorder` this process's own and installs the handlers. Opens files, which a sandbox forbids, so it has to
-/// run before.
-pub(crate) fn install(recorder: Recorder) {
+/// Makes `recorder` this process's own and installs the handlers. `own` gives what the calling thread is doing, where
+/// that is not simply what was announced last; handlers call it. Opens files, which a sandbox forbids, so it has to run
+/// before.
+pub(crate) fn install(recorder: Recorder, own: fn() -> Option<State>) {
     RECORDER.get_or_init(|| recorder);
+    OWN.get_or_init(|| own);
     symbols::load();
     stacks::load();
     signals::install();
     guard_thread();
+    #[expect(unsafe_code, reason = "the standard library has no such hook")]
+    // SAFETY: the function lives as long as the process. Where it cannot be noted, the last announcement counts.
+    unsafe {
+        libc::atexit(blame_this_thread);
+    }
+}
+
+/// Closes the record with the state of the calling thread, which ends the process. Without it, the last announcement
+/// counts, and that may be another thread's.
+extern "C" fn blame_this_thread() {
+    let Some(recorder) = recorder() else { return };
+    recorder.close(|state| {
+        if let Some(own) = OWN.get().and_then(|own| own()) {
+            state.resume(&own);
+        }
+    });
 }
 
 /// The process's recorder; none where no supervisor started it.

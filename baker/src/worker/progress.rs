@@ -11,7 +11,7 @@ use proto::recorder::{Recorder, State};
 
 use crate::worker::{last_words, pace};
 
-pub(crate) use beside::{Strand, both, said};
+pub(crate) use beside::{Strand, both, own, said};
 pub(crate) use stages::{Stage, Stages, timed_unit};
 pub(crate) use ticker::{Ticker, ticked, ticking};
 
@@ -74,9 +74,9 @@ pub(crate) fn wait_for(label: &str, software: bool) {
     });
 }
 
-/// Has all of this process's work told to a flight recorder, as a connected session has it: for tests and tools.
+/// Has all of this process's work told to a flight recorder. A connected session does so; tests and tools may.
 pub fn record(recorder: Recorder) {
-    last_words::install(recorder);
+    last_words::install(recorder, own);
 }
 
 /// Tells the flight recorder, if there is one.

@@ -26,8 +26,8 @@ use proto::table::{LayerSet, LayeredView, TableError, View};
 
 use crate::worker::failure::internal;
 use crate::worker::folder::{Files, FolderError};
+use crate::worker::pace;
 use crate::worker::progress::{self, Progress};
-use crate::worker::{last_words, pace};
 
 /// Least interval between progress messages of one phase. The supervisor draws ten times a second.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(40);
@@ -85,7 +85,7 @@ impl Session {
             .as_fd()
             .try_clone_to_owned()
             .map_err(SessionError::NoSocket)?;
-        last_words::install(take_recorder().map_err(SessionError::NoSocket)?);
+        progress::record(take_recorder().map_err(SessionError::NoSocket)?);
         let session = Self::over(Channel::from_fd(socket));
         prctl::set_pdeathsig(Signal::SIGKILL)
             .map_err(|errno| SessionError::NoSocket(errno.into()))?;

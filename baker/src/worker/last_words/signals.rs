@@ -227,6 +227,8 @@ unsafe fn report(signal: c_int, info: &libc::siginfo_t, context: *mut c_void) {
         desk.text.clear();
         stacks::write(&mut desk.text, &desk.stacks[..count], &[]);
         crate::worker::last_words::leave(Slot::Signal, number, value, desk.text.bytes());
+    } else {
+        crate::worker::last_words::blame_this_thread();
     }
 
     let names = stacks::name(&desk.stacks[..count], &mut desk.names);

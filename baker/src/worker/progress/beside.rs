@@ -1,5 +1,6 @@
 //! Two activities of a role at the same time → one state for the supervisor: the last announcement, and the longer of
-//! the two predicted durations. Once one ends, the state is the other's last one.
+//! the two predicted durations. Once one ends, the state is the other's last one. A thread that ends the process leaves
+//! the state of its own activity ([`own`]).
 //!
 //! A thread belongs to the first activity unless it was assigned to the second ([`Strand::take`]).
 
@@ -66,6 +67,13 @@ pub(crate) fn said(state: &mut State) {
     if let Some(said) = said.as_mut() {
         state.predicted_ms = said.hear(STRAND.get(), state);
     }
+}
+
+/// The last state of this thread's activity; none while there is one activity. For the thread that has the record in
+/// hand, and so waits for nobody.
+pub(crate) fn own() -> Option<State> {
+    let said = SAID.try_lock().ok()?;
+    said.as_ref()?.0[STRAND.get() as usize]
 }
 
 /// Ends a strand when dropped, whatever its outcome.
