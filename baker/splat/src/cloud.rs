@@ -5,6 +5,10 @@ pub const MAX_DEGREE: usize = 3;
 /// Largest scale, as a multiple of the extent of all splats. A larger one covers every pixel with a constant.
 const LARGEST: f32 = 1e6;
 
+/// Opacity of splats that say where the object is, and share of them that decides how far they reach.
+const SOLID: f32 = 0.1;
+const MOST: f64 = 0.98;
+
 /// Coefficients of spherical harmonics up to a degree, the constant one left out.
 #[must_use]
 pub const fn coefficients(degree: usize) -> usize {
@@ -144,6 +148,45 @@ impl Cloud {
         let before = self.len();
         self.retain(&keep);
         before - self.len()
+    }
+
+    /// The middle of most splats that are solid, and how far most of these reach from it: the rest may be floaters.
+    ///
+    /// # Panics
+    /// There is no splat.
+    #[must_use]
+    pub fn ball(&self) -> ([f64; 3], f64) {
+        let solid = |least: f32| -> Vec<[f64; 3]> {
+            let all = self.positions.iter().zip(&self.opacities);
+            let solid = all.filter(|(_, opacity)| **opacity >= least);
+            solid.map(|(at, _)| at.map(f64::from)).collect()
+        };
+        let mut points = solid(SOLID);
+        if points.is_empty() {
+            points = solid(0.0);
+        }
+        let at = |numbers: &mut Vec<f64>, share: f64| {
+            let index = ((numbers.len() - 1) as f64 * share) as usize;
+            *numbers.select_nth_unstable_by(index, f64::total_cmp).1
+        };
+        let centre = [0, 1, 2].map(|axis| {
+            let mut along: Vec<f64> = points.iter().map(|point| point[axis]).collect();
+            (at(&mut along, 1.0 - MOST) + at(&mut along, MOST)) / 2.0
+        });
+        let away = |point: &[f64; 3]| {
+            let squares = (0..3).map(|k| (point[k] - centre[k]).powi(2));
+            squares.sum::<f64>().sqrt()
+        };
+        let mut far: Vec<f64> = points.iter().map(away).collect();
+        let radius = at(&mut far, MOST);
+        // Splats in one point are as large as the largest of them.
+        let largest = self.scales.iter().flatten().copied().fold(0.0, f32::max);
+        let radius = if radius > 0.0 {
+            radius
+        } else {
+            f64::from(largest)
+        };
+        (centre, if radius > 0.0 { radius } else { 1.0 })
     }
 
     /// Keeps the splats whose entry is true.

@@ -7,11 +7,13 @@ mod cover;
 mod draw;
 mod ellipse;
 mod exp;
+mod extract;
 mod lanes;
 mod machine;
 mod order;
 mod project;
 mod shape;
+mod surface;
 mod tiles;
 mod view;
 #[cfg(target_arch = "x86_64")]
@@ -19,4 +21,6 @@ mod wide;
 
 pub use cloud::{Cloud, Dropped, MAX_DEGREE, Splat, coefficients};
 pub use draw::{Picture, draw};
+pub use extract::{Extracted, Fineness, around, extract};
+pub use surface::{Surface, Volume};
 pub use view::{Filter, View};
