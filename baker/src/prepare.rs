@@ -65,7 +65,7 @@ pub mod alone;
 pub(crate) mod views;
 
 use self::clean::{CleanMesh, Counts};
-use self::load::Offset;
+use self::load::{Offset, RawMesh};
 use self::repair::Eye;
 use self::texels::Lookout;
 use self::unwrap::{Unwrapped, Wanted, kept};
@@ -105,6 +105,9 @@ pub fn run(session: &Session, job: &PrepareJob) -> Result<PrepareSummary, Failur
     let mut views = of_views.time(Phase::DecodeViews, || {
         Views::read(&views_folder, job, session)
     })?;
+    let surface = clock
+        .time(Phase::Surface, || views.surface(session))
+        .transpose()?;
     let mut settle = |mesh: &CleanMesh, offset| {
         let surface = (mesh.positions.as_slice(), mesh.triangles.as_slice(), offset);
         of_views.time(Phase::DecodeViews, || views.settle(surface, session))?;
@@ -113,7 +116,13 @@ pub fn run(session: &Session, job: &PrepareJob) -> Result<PrepareSummary, Failur
             false => Vec::new(),
         })
     };
-    let mut shaped = shape(&mesh_folder, job, &mut settle, session, &mut clock)?;
+    let mut shaped = shape(
+        (&mesh_folder, surface),
+        job,
+        &mut settle,
+        session,
+        &mut clock,
+    )?;
     let lookouts = match (job.texture_auto, job.keep_uvs) {
         (true, _) => views.lookouts()?,
         // Problems of the pictures are reported when they are delivered.
@@ -212,17 +221,21 @@ fn put_mesh(session: &Session, job: &PrepareJob, laid_out: &LaidOut) -> Result<(
 }
 
 fn shape(
-    folder: &Folder<'_>,
+    (folder, surface): (&Folder<'_>, Option<RawMesh>),
     job: &PrepareJob,
     settle: &mut Settle<'_>,
     progress: &dyn Progress,
     clock: &mut PhaseClock,
 ) -> Result<Shaped, Failure> {
     let name = &job.mesh_file;
-    let raw = clock.time(Phase::LoadMesh, || {
-        load::read_local(folder, name, (job.keep_uvs, job.uv_set), progress)
-    });
-    let (mut raw, mut offset) = raw.map_err(|error| error.failure(name))?;
+    let (mut raw, mut offset) = match surface {
+        Some(surface) => (surface, Offset::default()),
+        None => clock
+            .time(Phase::LoadMesh, || {
+                load::read_local(folder, name, (job.keep_uvs, job.uv_set), progress)
+            })
+            .map_err(|error| error.failure(name))?,
+    };
     if job.repair.up == Up::Z {
         raw.positions
             .iter_mut()
@@ -377,6 +390,7 @@ mod tests {
             texture_size: 256,
             pages: Pages::ONE,
             texture_auto: false,
+            surface: false,
             splats: SplatOptions::default(),
             frame: Frame::Auto,
             repair: Repair::default(),
@@ -395,7 +409,7 @@ mod tests {
         let folder = Folder::new(&files, Root::Mesh);
         let mut clock = PhaseClock::default();
         let shaped = shape(
-            &folder,
+            (&folder, None),
             &job,
             &mut |_, _| Ok(Vec::new()),
             &Silent,

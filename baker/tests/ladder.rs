@@ -108,6 +108,7 @@ fn prepared() -> Tables {
         texture_size: TEXTURE,
         pages: Pages::ONE,
         texture_auto: false,
+        surface: false,
         splats: proto::splats::SplatOptions::default(),
         frame: Frame::Auto,
         repair: Repair::default(),

@@ -135,6 +135,7 @@ fn job(texture_size: u32) -> PrepareJob {
         texture_size,
         pages: Pages::ONE,
         texture_auto: false,
+        surface: false,
         splats: proto::splats::SplatOptions::default(),
         frame: Frame::Auto,
         repair: Repair::default(),

@@ -332,6 +332,8 @@ pub struct PrepareJob {
     pub pages: Pages,
     /// Choose a smaller edge if the views resolve no more, and report it: [`crate::message::FromChild::Chosen`].
     pub texture_auto: bool,
+    /// The mesh is the surface of the splats that the views file holds; there is no other.
+    pub surface: bool,
     /// How views are made of splats, where the views file holds them.
     pub splats: SplatOptions,
     /// Whether the silhouettes of views and mesh are compared.

@@ -34,6 +34,8 @@ pub enum Phase {
     Start,
     /// Mesh file into triangles.
     LoadMesh,
+    /// Prepare: find the surface of splats without a mesh.
+    Surface,
     /// Weld, drop, check.
     Clean,
     /// Weld, orient, remove what is unseen, fill holes.
@@ -70,9 +72,10 @@ pub enum Phase {
 
 impl Phase {
     /// In the order of the data.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::Start,
         Self::LoadMesh,
+        Self::Surface,
         Self::Clean,
         Self::Repair,
         Self::Simplify,
@@ -118,6 +121,7 @@ impl Phase {
         match self {
             Self::Start => "start",
             Self::LoadMesh => "load_mesh",
+            Self::Surface => "surface",
             Self::Clean => "clean",
             Self::Repair => "repair",
             Self::Simplify => "simplify",

@@ -302,10 +302,15 @@ fn voice(args: &BakeArgs) -> Voice {
 
 fn spec(args: BakeArgs, name: Arc<str>) -> Result<Spec, Box<JobError>> {
     let (mesh, views, output) = (args.mesh, args.views, args.output.as_deref());
+    let alone = mesh.as_deref().filter(|_| views.is_none());
+    let (mesh, views) = match alone.and_then(input::splats_of) {
+        Some(splats) => (Some(splats.clone()), Some(splats)),
+        None => (mesh, views),
+    };
     let (Some(mesh), Some(views), true) = (mesh, views, output.is_some() || args.dry_run) else {
         return Err(JobError::own(
             Code::InvalidSpec,
-            "mesh, --views and --output are needed",
+            "mesh, --views and --output are needed; Gaussian splats alone need no --views",
             "see kiln bake --help",
         ));
     };

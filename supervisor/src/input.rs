@@ -20,7 +20,9 @@ use crate::error::JobError;
 
 mod views;
 
-pub use views::{Pictures, companion, exporter, find_uploaded, find_views, is_model, likely};
+pub use views::{
+    Pictures, companion, exporter, find_uploaded, find_views, is_model, likely, splats_of,
+};
 
 /// A file beneath an opened folder.
 #[derive(Clone, Debug)]

@@ -56,7 +56,7 @@ pub struct JobOptions {
     #[arg(skip)]
     #[schemars(extend("maxLength" = check::MAX_NAME, "pattern" = schema::PRINTABLE))]
     pub name: String,
-    /// GLB, glTF, PLY, OBJ or safetensors.
+    /// GLB, glTF, PLY, OBJ or safetensors; or Gaussian splats, whose surface is the mesh if no views are named.
     #[arg(skip)]
     #[serde(deserialize_with = "source::object")]
     #[schemars(schema_with = "schema::source_or_null")]
@@ -88,7 +88,7 @@ pub struct JobOptions {
     #[serde(deserialize_with = "whole::number")]
     #[schemars(extend("enum" = [1, 4, 9, 16]))]
     pub pages: u32,
-    /// Simplify the mesh to at most this many triangles.
+    /// Simplify the mesh to at most this many triangles; the surface of splats alone has 30,000 unless told otherwise.
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = flag(check::TARGET_FACES), conflicts_with = "simplify", help_heading = "Result")]
     #[serde(deserialize_with = "whole::optional")]
     #[schemars(extend("minimum" = 1, "maximum" = MAX_TRIANGLES))]

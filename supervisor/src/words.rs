@@ -11,6 +11,7 @@ pub fn doing(phase: Phase) -> &'static str {
     match phase {
         Phase::Start => "starting",
         Phase::LoadMesh => "reading the mesh",
+        Phase::Surface => "finding the surface of the splats",
         Phase::Clean => "cleaning the mesh",
         Phase::Repair => "repairing the mesh",
         Phase::Simplify => "simplifying the mesh",
@@ -34,7 +35,7 @@ pub fn doing(phase: Phase) -> &'static str {
 #[must_use]
 pub fn unit(phase: Phase) -> &'static str {
     match phase {
-        Phase::DecodeViews | Phase::Refine | Phase::Raster => " views",
+        Phase::Surface | Phase::DecodeViews | Phase::Refine | Phase::Raster => " views",
         Phase::Start
         | Phase::LoadMesh
         | Phase::Clean

@@ -5,7 +5,7 @@ use std::fs;
 
 use kiln_tests::shapes::{Shape, icosphere};
 use kiln_tests::splats::{Splat, ply};
-use kiln_tests::{Bench, Outcome, number};
+use kiln_tests::{Bench, Outcome, Run, glb, number, words};
 use serde_json::Value;
 
 /// A body that no turn and no mirror maps onto itself.
@@ -16,11 +16,15 @@ fn body(times: u32) -> Shape {
     })
 }
 
+/// Standard deviation of splats that show details, and of those that leave no gaps.
+const SMALL: f32 = 0.012;
+const DENSE: f32 = 0.025;
+
 /// Splats at the vertices of the body, coloured by their place.
-fn splats(shine: Option<f32>) -> Vec<u8> {
+fn splats(scale: f32, shine: Option<f32>) -> Vec<u8> {
     let splat = |at: [f32; 3]| Splat {
         at,
-        scale: 0.012,
+        scale,
         constant: at.map(|along| 1.5 * (4.0 * along).sin()),
     };
     let splats: Vec<Splat> = body(5).positions.into_iter().map(splat).collect();
@@ -53,7 +57,7 @@ fn holdout(report: &Value) -> f64 {
 #[test]
 fn splats_are_baked_onto_their_mesh() {
     let bench = Bench::real();
-    let outcome = bake(&bench, &body(4), &splats(None), &[]);
+    let outcome = bake(&bench, &body(4), &splats(SMALL, None), &[]);
     let report = outcome.report();
     assert!(holdout(&report) > 27.0, "{} dB", holdout(&report));
     let (prepare, splats) = (&report["prepare"], &report["prepare"]["splats"]);
@@ -74,7 +78,7 @@ fn a_mesh_in_another_frame_is_found_among_its_splats() {
     let bench = Bench::real();
     // As TRELLIS' PLY lies to its GLB, and in centimetres.
     let turned = body(4).map(|[x, y, z]| [100.0 * x, -100.0 * y, -100.0 * z]);
-    let outcome = bake(&bench, &turned, &splats(None), &[]);
+    let outcome = bake(&bench, &turned, &splats(SMALL, None), &[]);
     let report = outcome.report();
     assert!(holdout(&report) > 27.0, "{} dB", holdout(&report));
     let told = outcome.all("warning");
@@ -86,14 +90,53 @@ fn a_mesh_in_another_frame_is_found_among_its_splats() {
     );
     // The oracle tells: as given, the colours are elsewhere.
     let turned = body(4).map(|[x, y, z]| [x, -y, -z]);
-    let report = bake(&bench, &turned, &splats(None), &["--frame", "given"]).report();
+    let report = bake(&bench, &turned, &splats(SMALL, None), &["--frame", "given"]).report();
     assert!(holdout(&report) < 25.0, "{} dB", holdout(&report));
+}
+
+#[test]
+fn splats_alone_become_a_mesh() {
+    let bench = Bench::real();
+    fs::write(bench.path("splats.ply"), splats(DENSE, None)).expect("room");
+    let mut command = bench.command(&words("bake splats.ply -o out/a.glb --device cpu --json"));
+    command.args(words(
+        "--quality draft --texture-size 512 --splat-views 24 --holdout 4",
+    ));
+    let outcome = Run::start(command).finish();
+    let report = outcome.report();
+    assert!(holdout(&report) > 26.0, "{} dB", holdout(&report));
+    let triangles = report["prepare"]["triangles"].as_u64().expect("a number");
+    assert!((20_000..=30_000).contains(&triangles), "{triangles}");
+    let found = glb::Model::open(&bench.path("out/a.glb")).floats::<3>("POSITION");
+    let truth = body(5).positions;
+    let near = |at: &[f64; 3]| {
+        let squares = truth.iter().map(|to| {
+            (0..3)
+                .map(|k| (f64::from(to[k]) - at[k]).powi(2))
+                .sum::<f64>()
+        });
+        squares.fold(f64::INFINITY, f64::min).sqrt()
+    };
+    let some: Vec<f64> = found.iter().step_by(10).map(near).collect();
+    let mean = some.iter().sum::<f64>() / some.len() as f64;
+    assert!(mean < 0.03, "{mean} off");
+    // A mesh brings no views.
+    for (name, code) in [("body.obj", 64), ("body.ply", 65)] {
+        fs::write(bench.path(name), body(1).ply()).expect("room");
+        let mut command = bench.command(&words("bake -o out/b.glb --json"));
+        command.arg(name);
+        let outcome = Run::start(command).finish();
+        outcome.assert_code(code);
+        let error = outcome.one("error");
+        let told = format!("{} {}", error["message"], error["hint"]);
+        assert!(told.contains("--views"), "{told}");
+    }
 }
 
 #[test]
 fn harmonics_and_filters_are_chosen() {
     let bench = Bench::real();
-    let shiny = splats(Some(0.25));
+    let shiny = splats(SMALL, Some(0.25));
     let [seen, constant] = ["view", "0"].map(|sh| {
         let report = bake(&bench, &body(4), &shiny, &["--sh", sh]).report();
         number(&report["psnr"]["train_db"])
@@ -114,7 +157,7 @@ fn harmonics_and_filters_are_chosen() {
 #[test]
 fn what_holds_no_splats_is_refused_in_one_line() {
     let bench = Bench::real();
-    let whole = splats(None);
+    let whole = splats(SMALL, None);
     let mut nowhere = whole.clone();
     let head = nowhere
         .windows(11)

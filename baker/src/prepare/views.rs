@@ -36,7 +36,7 @@ use proto::splats::SplatOptions;
 use proto::table::{LayerSet, LayeredView, Mesh, View};
 
 use super::frame::Similarity;
-use super::load::Offset;
+use super::load::{Offset, RawMesh};
 use super::picture::Colours;
 use super::repair::Eye;
 use super::texels::Lookout;
@@ -100,6 +100,14 @@ impl<'a> Views<'a> {
             job,
             stand: Stand::default(),
         })
+    }
+
+    /// The surface that the views show, where they are splats and stand for the job's mesh, too.
+    pub(crate) fn surface(&self, progress: &dyn Progress) -> Option<Result<RawMesh, Failure>> {
+        match self.job.surface {
+            true => self.set.surface(progress),
+            false => None,
+        }
     }
 
     /// Moves the cameras into the world of the mesh, whose positions are less an offset, with y up.

@@ -24,6 +24,8 @@ pub(crate) const SIMPLIFY_TRIANGLE: u64 = 12_000;
 pub(crate) const DECODE_BYTE: u64 = 40;
 /// Copying a table into or out of shared memory, checks included, per byte.
 pub(crate) const TABLE_BYTE: u64 = 15;
+/// Projecting, sorting and blending a splat.
+pub(crate) const SPLAT: u64 = 5_000;
 /// One step over all texels on the processor: coverage, links, a vector of the solver, a level of the pull-push.
 pub(crate) const TEXEL: u64 = 100;
 /// One step over all triangles on the processor: projection, merging of charts, seams.

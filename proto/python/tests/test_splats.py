@@ -85,6 +85,24 @@ class Splats(unittest.TestCase):
                 wrong.append(np.abs(got - support.colour(*support.side_uv(side, s, t))).max())
         self.assertLess(max(wrong), 0.03)
 
+    def test_splats_alone_become_a_model(self):
+        glb = kiln.to_glb(box(), texture_size=256, verbose=False, quality="draft", splat_views="24")
+        positions, coordinates = _attributes(glb.data)
+        half = support.HALF[[0, 2, 1]]
+        np.testing.assert_allclose([positions.min(axis=0), positions.max(axis=0)], [-half, half], atol=0.03)
+        faces = _indices(glb.data)
+        self.assertLessEqual(len(faces), 30_000)
+        texture, wrong = glb.texture().astype(float) / 255, []
+        for side in range(6):
+            x, y, z = support.side_point(side, 0.5, 0.5)
+            near = np.linalg.norm(positions - np.array([x, z, -y]), axis=1).argmin()
+            u, v = coordinates[near]
+            got = texture[min(int(v * 256), 255), min(int(u * 256), 255)]
+            wrong.append(np.abs(got - support.colour(*support.side_uv(side, 0.5, 0.5))).max())
+        self.assertLess(max(wrong), 0.1)
+        with self.assertRaisesRegex(TypeError, "give a mesh"):
+            kiln.to_glb(object())
+
     def test_what_is_no_gaussian_is_left_to_its_own_package(self):
         self.assertFalse(splats.are_in(object()))
         with self.assertRaisesRegex(TypeError, "views="):

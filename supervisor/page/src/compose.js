@@ -203,13 +203,14 @@ async function send(found, spec, key, signal, tell) {
         const { mesh, views } = /** @type {{mesh: any, views: any}} */ (found);
         // Together, for one measure of progress; apart again by their names.
         const all = new Map([...mesh.files].map(([name, blob]) => [`mesh/${name}`, blob]));
-        for (const [name, blob] of views.files) all.set(`views/${name}`, blob);
+        for (const [name, blob] of views?.files ?? []) all.set(`views/${name}`, blob);
         const digests = await upload(all, signal, share);
         const source = (/** @type {string} */ what, /** @type {any} */ { files, main }) => {
             const names = [...files.keys()].map((name) => [name, digests.get(`${what}/${name}`)]);
             return { files: Object.fromEntries(names), main };
         };
-        return { mesh: source("mesh", mesh), views: source("views", views) };
+        // Splats alone bring their views.
+        return { mesh: source("mesh", mesh), views: views && source("views", views) };
     };
     let again = true;
     for (let attempt = 1; ; attempt++) {

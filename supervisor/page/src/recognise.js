@@ -60,6 +60,11 @@ export async function recognise(items, choice = {}) {
         return found;
     }
 
+    if (meshes.length === 0 && splats.length > 0) {
+        const path = /** @type {string} */ (pick(splats, choice.mesh));
+        return { ...found, meshes: splats, viewSets: [], mesh: { files: planesOf(path, byPath), main: base(path) } };
+    }
+
     const problems = [];
     const meshPath = pick(meshes, choice.mesh);
     if (meshPath) {
@@ -94,7 +99,7 @@ export function countViews(found) {
 
 /** Whether the views are drawn of splats: they have no pictures of their own. @param {Found} found */
 export function hasSplats(found) {
-    return found.views !== null && found.views.frames.length === 0;
+    return found.arrays === null && (found.views?.frames.length ?? 0) === 0;
 }
 
 /** @param {string[]} candidates @param {string | undefined} wished */

@@ -77,14 +77,14 @@ pub(super) enum Sub {
 
 #[derive(Clone, Debug, Args)]
 pub(super) struct BakeArgs {
-    /// The mesh: GLB, glTF, PLY, OBJ or safetensors.
+    /// The mesh: GLB, glTF, PLY, OBJ or safetensors; or Gaussian splats alone, whose surface Kiln finds.
     #[arg(required_unless_present = "jobs")]
     pub(super) mesh: Option<PathBuf>,
     /// The views: a transforms.json (instant-ngp, nerfstudio or Blender style), or the folder that holds one; or a model of
     /// COLMAP (cameras and images, .bin or .txt), by its folder, its project's folder or one of its files; or a
     /// safetensors file (observations, extrinsics, intrinsics), which may hold the mesh too; or Gaussian splats (PLY, SPZ,
     /// SOG, .splat), of which Kiln draws views itself.
-    #[arg(long, value_name = "FILE", required_unless_present = "jobs")]
+    #[arg(long, value_name = "FILE")]
     pub(super) views: Option<PathBuf>,
     /// Where to put the result: a GLB; or, by its ending, a PLY (.ply, the texture beside it) or an OBJ (.obj, material and
     /// texture beside it). An existing file is replaced only by a complete new one.

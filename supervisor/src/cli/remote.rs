@@ -110,8 +110,20 @@ fn task(args: PlaceArgs, what: What) -> Checked<Task> {
 }
 
 pub(super) fn submit(args: SubmitArgs) -> Checked<Task> {
-    let mesh = input::find("the mesh", &args.mesh)?;
-    let views = input::find_views(&args.views, args.job.images.as_deref())?;
+    let (mesh, views) = match (&args.views, input::splats_of(&args.mesh)) {
+        (Some(views), _) => {
+            let mesh = input::find("the mesh", &args.mesh)?;
+            (mesh, input::find_views(views, args.job.images.as_deref())?)
+        }
+        (None, Some(splats)) => {
+            let splats = input::find("the splats", &splats)?;
+            (splats.clone(), splats)
+        }
+        (None, None) => {
+            let message = "--views is needed: only Gaussian splats bring their own";
+            return Err(JobError::own(Code::InvalidSpec, message, ""));
+        }
+    };
     // Refused here in the words of the flags, not there in those of the JSON.
     let mut options = args.job.options()?;
     options.name = args.name;
@@ -155,7 +167,9 @@ pub(super) fn submit(args: SubmitArgs) -> Checked<Task> {
             Ok::<_, Box<JobError>>(Some(Source::Path { path, images }))
         };
         options.mesh = real("the mesh", &mesh)?;
-        options.views = real("the views", &views)?;
+        if views.path != mesh.path {
+            options.views = real("the views", &views)?;
+        }
     }
     let submit = Submit {
         mesh,

@@ -89,6 +89,17 @@ pub fn find_views(path: &Path, images: Option<&Path>) -> Result<Input, Box<JobEr
 /// Finds uploaded views beneath `top`; no pictures are looked for above it.
 ///
 /// # Errors
+/// The file of Gaussian splats that stands in place of a mesh, or within the folder of an unpacked SOG: it brings its
+/// views.
+#[must_use]
+pub fn splats_of(mesh: &Path) -> Option<PathBuf> {
+    let list = mesh.join(splats::LIST);
+    match mesh.is_dir() {
+        true => list.is_file().then_some(list),
+        false => splats::are_in(&mesh.to_string_lossy()).then(|| mesh.to_path_buf()),
+    }
+}
+
 /// As [`find_views`].
 pub fn find_uploaded(what: &str, top: &Path, main: &str) -> Result<Input, Box<JobError>> {
     let file = top.join(main);

@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use proto::job::{Container, Form, PrepareJob, Quality, WarmJob};
+use proto::job::{Container, Form, PrepareJob, Quality, Simplify, WarmJob};
 use proto::message::Table;
+use proto::splats;
 
 use crate::error::JobError;
 use crate::host::ladder::Rung;
@@ -133,6 +134,7 @@ impl Spec {
     #[must_use]
     pub fn prepare_job(&self) -> PrepareJob {
         let options = &self.options;
+        let surface = self.mesh.path == self.views.path && splats::are_in(&self.views.name);
         PrepareJob {
             mesh_file: self.mesh.name.clone(),
             views_file: self.views.name.clone(),
@@ -142,7 +144,12 @@ impl Spec {
             splats: options.splats(),
             frame: options.frame,
             repair: options.repair(),
-            simplify: options.simplify(),
+            simplify: match (options.simplify(), surface) {
+                // The surface of splats is as fine as its voxels.
+                (Simplify::Keep, true) => Simplify::TargetFaces(SPLAT_TRIANGLES),
+                (simplify, _) => simplify,
+            },
+            surface,
             keep_uvs: options.keep_uvs,
             uv_set: options.uv_set,
             holdout: options.holdout,
@@ -157,6 +164,9 @@ impl Spec {
         }
     }
 }
+
+/// Triangles of the surface of splats without a mesh, unless others are asked for.
+const SPLAT_TRIANGLES: u32 = 30_000;
 
 /// A dry run waits no longer: rows and planes are the same with any atlas, near enough, and only the seams' differ.
 const DRY_RUN_UNWRAP: u64 = 5_000;

@@ -8,6 +8,7 @@ use proto::limits::{
     MIN_TEXTURE_SIZE,
 };
 use proto::pages::{Pages, PagesError};
+use proto::splats;
 
 use super::{JobOptions, Source, bad_name, single};
 use crate::store::Digest;
@@ -206,10 +207,13 @@ impl JobOptions {
                 mesh.check("mesh")?;
                 views.check("views")
             }
+            (Some(mesh), None, None) if wanted && splats::are_in(mesh.main()) => mesh.check("mesh"),
             _ => Err(Wrong::new(
                 "mesh",
                 match wanted {
-                    true => "name mesh and views, or arrays in place of both",
+                    true => {
+                        "name mesh and views, splats alone as the mesh, or arrays in place of both"
+                    }
                     false => "the inputs are in the body: name none here",
                 },
             )),
@@ -271,6 +275,14 @@ impl JobOptions {
 }
 
 impl Source {
+    /// The name of the file that names the others.
+    fn main(&self) -> &str {
+        match self {
+            Self::Path { path, .. } => path.to_str().unwrap_or_default(),
+            Self::Files { main, .. } => main,
+        }
+    }
+
     fn check(&self, key: &str) -> Result<(), Wrong> {
         let wrong = |why: &str| Err(Wrong::new(key, why));
         match self {

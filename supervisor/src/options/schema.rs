@@ -18,6 +18,10 @@ pub(super) const SPLAT_VIEWS: &str =
 /// The words of [`proto::splats::SplatFilter`].
 pub(super) const SPLAT_FILTER: &str = "^(auto|(classic|mip)(:(100|[0-9]{1,2}(\\.[0-9]{1,6})?))?)$";
 
+/// A file name of [`proto::splats::are_in`].
+const SPLATS: &str =
+    r"(meta\.json|[^/]*\.([pP][lL][yY]|[sS][pP][zZ]|[sS][pP][lL][aA][tT]|[sS][oO][gG]))$";
+
 /// A mesh or views, or nothing.
 pub(super) fn source_or_null(_generator: &mut SchemaGenerator) -> Schema {
     schemars::json_schema!({ "anyOf": [{ "$ref": "#/components/schemas/Source" }, { "type": "null" }] })
@@ -36,12 +40,7 @@ pub fn schemas() -> [(&'static str, Value); 2] {
 
 /// Of [`super::Source`].
 fn source() -> Value {
-    // A part of a name: it begins with no dot, and has neither slash, backslash nor control characters.
-    let ascii = r##"[ !"#$%&\x27()*+,\-0-9:;<=>?@A-Z\[\]^_`a-z{|}~][ !"#$%&\x27()*+,\-.0-9:;<=>?@A-Z\[\]^_`a-z{|}~]*"##;
-    let any = r"[^./\\\x00-\x1f\x7f-\x9f][^/\\\x00-\x1f\x7f-\x9f]*";
-    let path = |part: &str| format!(r"^(\./)*{part}(/(\./)*{part})*$");
     let absolute = |why: &str| json!({ "type": "string", "pattern": "^/", "description": why });
-    let object = |required: &[&str], properties: Value| json!({ "type": "object", "additionalProperties": false, "required": required, "properties": properties });
     json!({ "oneOf": [
         object(&["path"], json!({
             "path": absolute("Beneath a folder that --root allows; a model of COLMAP by its images.bin or images.txt"),
@@ -50,19 +49,41 @@ fn source() -> Value {
             "path": { "type": "string", "pattern": r"^/(.*/)?images\.(bin|txt)$", "description": "A model of COLMAP beneath a folder that --root allows" },
             "images": absolute("Of views that are a model of COLMAP: the folder of their pictures beneath a folder that --root allows, if not images beside the model or up to two folders above it"),
         })),
-        object(&["files", "main"], json!({
-            "files": {
-                "type": "object", "minProperties": 1,
-                "additionalProperties": { "type": "string", "pattern": SHA256, "description": "SHA-256" },
-                "propertyNames": { "anyOf": [
-                    { "pattern": path(ascii), "maxLength": 250 },
-                    { "pattern": path(any), "maxLength": 62 },
-                ] },
-                "description": "SHA-256 by name beneath one folder; names have 250 bytes at most, which 62 characters of any kind fit; ./train/r_0.png is train/r_0.png, and no name comes twice",
-            },
-            "main": { "type": "string", "description": "One of files, which names the others" },
-        })),
+        uploaded(json!({ "type": "string", "description": "One of files, which names the others" })),
     ] })
+}
+
+/// Of a [`super::Source`] of Gaussian splats, by the names of [`proto::splats::are_in`].
+fn splats() -> Value {
+    let named = |start: &str, why: &str| {
+        let pattern = format!("{start}{SPLATS}");
+        json!({ "type": "string", "pattern": pattern, "description": why })
+    };
+    json!({ "oneOf": [
+        object(&["path"], json!({ "path": named("^/(.*/)?", "Splats beneath a folder that --root allows") })),
+        uploaded(named("^(.*/)?", "One of files: the splats, which may name the others")),
+    ] })
+}
+
+fn object(required: &[&str], properties: Value) -> Value {
+    json!({ "type": "object", "additionalProperties": false, "required": required, "properties": properties })
+}
+
+fn uploaded(main: Value) -> Value {
+    // A part of a name: it begins with no dot, and has neither slash, backslash nor control characters.
+    let ascii = r##"[ !"#$%&\x27()*+,\-0-9:;<=>?@A-Z\[\]^_`a-z{|}~][ !"#$%&\x27()*+,\-.0-9:;<=>?@A-Z\[\]^_`a-z{|}~]*"##;
+    let any = r"[^./\\\x00-\x1f\x7f-\x9f][^/\\\x00-\x1f\x7f-\x9f]*";
+    let path = |part: &str| format!(r"^(\./)*{part}(/(\./)*{part})*$");
+    let files = json!({
+        "type": "object", "minProperties": 1,
+        "additionalProperties": { "type": "string", "pattern": SHA256, "description": "SHA-256" },
+        "propertyNames": { "anyOf": [
+            { "pattern": path(ascii), "maxLength": 250 },
+            { "pattern": path(any), "maxLength": 62 },
+        ] },
+        "description": "SHA-256 by name beneath one folder; names have 250 bytes at most, which 62 characters of any kind fit; ./train/r_0.png is train/r_0.png, and no name comes twice",
+    });
+    object(&["files", "main"], json!({ "files": files, "main": main }))
 }
 
 /// Which keys go together, as [`JobOptions::check`] has it; descriptions in the words of JSON.
@@ -112,6 +133,7 @@ pub(super) fn finish(schema: &mut Schema) {
     let source = json!({ "$ref": "#/components/schemas/Source" });
     schema.insert("oneOf".to_owned(), json!([
         { "title": "Mesh and views", "required": ["mesh", "views"], "properties": { "mesh": source, "views": source, "arrays": { "type": "null" } } },
+        { "title": "Gaussian splats alone", "required": ["mesh"], "properties": { "mesh": splats(), "views": { "type": "null" }, "arrays": { "type": "null" } } },
         { "title": "Arrays in place of both", "required": ["arrays"], "properties": { "arrays": { "type": "string" }, "mesh": { "type": "null" }, "views": { "type": "null" } } },
     ]));
     schema.insert("not".to_owned(), json!({ "anyOf": refused }));

@@ -108,6 +108,25 @@ fn a_list_of_values_is_no_object() {
 }
 
 #[test]
+fn splats_alone_need_no_views() {
+    for (mesh, fits) in [
+        ("/a.ply", true),
+        ("/s/meta.json", true),
+        ("/a.SPZ", true),
+        ("/a.glb", false),
+        ("/transforms.json", false),
+    ] {
+        for views in ["", r#", "views": null"#] {
+            let text = format!(r#"{{"mesh": {{"path": "{mesh}"}}{views}}}"#);
+            let read = JobOptions::read(text.as_bytes(), true);
+            assert_eq!(read.is_ok(), fits, "{text}");
+        }
+        let in_the_body = format!(r#"{{"mesh": {{"path": "{mesh}"}}}}"#);
+        JobOptions::read(in_the_body.as_bytes(), false).expect_err(mesh);
+    }
+}
+
+#[test]
 fn a_file_that_is_named_twice_is_refused_by_its_name() {
     let digest = "a".repeat(64);
     for (first, second) in [("t.json", "t.json"), ("t.json", "./t.json")] {

@@ -355,6 +355,8 @@ impl Listener for Writer {
 fn span(phase: Phase) -> (f64, f64) {
     match phase {
         Phase::Start | Phase::LoadMesh => (0.0, 0.02),
+        // Only of splats alone; it then takes longer than all that follows in prepare.
+        Phase::Surface => (0.0, 0.2),
         Phase::Clean => (0.02, 0.03),
         // Only if requested; it then takes as long as decoding views.
         Phase::Repair => (0.03, 0.05),

@@ -196,7 +196,12 @@ impl Roots {
             )),
         };
         let mesh = one("the mesh", "mesh", &spec.mesh)?;
-        Ok((mesh, one("the views", "views", &spec.views)?))
+        let views = match &spec.views {
+            // Splats alone.
+            None => mesh.clone(),
+            views => one("the views", "views", views)?,
+        };
+        Ok((mesh, views))
     }
 }
 

@@ -4,17 +4,21 @@
 //! Splats bring no cameras. A few stand around the splats themselves at first, small, to find how the mesh lies among
 //! them by its silhouettes. Then others are placed about the mesh, so near that a pixel is about a texel.
 
-use std::f64::consts::{FRAC_PI_2, PI, TAU};
+use std::f64::consts::{FRAC_PI_2, TAU};
+use std::time::Duration;
 
-use kiln_splat::{Filter, View, draw};
-use proto::message::{Code, Failure, SplatSummary};
+use kiln_splat::{Filter, Fineness, View, around, draw, extract};
+use proto::message::{Code, Failure, Phase, SplatSummary};
 use proto::splats::{Harmonics, SplatFilter, SplatOptions, SplatViews as Wanted};
 use proto::table::Camera;
 
 use super::content::Splats;
 use super::read;
+use crate::prepare::load::{NoUvs, RawMesh};
 use crate::prepare::picture::{Colours, Picture};
 use crate::prepare::transforms::Pose;
+use crate::worker::pace;
+use crate::worker::progress::{Progress, each};
 
 /// Views from which the place of the mesh is found, and their edge in pixels.
 const PROBES: usize = 16;
@@ -33,17 +37,20 @@ const EDGES: [f64; 2] = [256.0, 2048.0];
 const TRAINED_EDGE: f64 = 512.0;
 /// Share of an atlas that its charts cover, about.
 const COVERED: f64 = 0.65;
-/// Share of the splats that decide how far they reach: the rest may be floaters.
-const MOST: f64 = 0.98;
-/// Opacity of splats that say where the object is.
-const SOLID: f32 = 0.1;
 /// Room around what is looked at.
 const ROOM: f64 = 1.05;
+/// How fine the surface of splats without a mesh is.
+const FINENESS: Fineness = Fineness {
+    voxels: 400,
+    views: 100,
+};
+/// Predicted duration of what a view takes however few splats there are.
+const VIEW: Duration = Duration::from_secs(2);
 /// Alpha of a silhouette's pixels.
 const HALF: u8 = 128;
 
 /// What views may be.
-const WANTED: &str = "views are a transforms.json, a COLMAP model, a safetensors file, or Gaussian splats as PLY, SPZ, SOG or .splat";
+const WANTED: &str = "a mesh needs --views: a transforms.json, a COLMAP model, a safetensors file, or Gaussian splats as PLY, SPZ, SOG or .splat";
 
 /// See the head of this file.
 #[derive(Debug)]
@@ -98,7 +105,7 @@ impl SplatViews {
             Harmonics::View => splats.cloud.degree,
             Harmonics::Constant => 0,
         };
-        let (centre, radius) = ball(&splats);
+        let (centre, radius) = splats.cloud.ball();
         let mut views = Self {
             splats,
             filter,
@@ -205,6 +212,38 @@ impl SplatViews {
         self.own = poses;
     }
 
+    /// The closed surface that the splats show, in their world.
+    ///
+    /// # Errors
+    /// They show nothing solid.
+    pub(crate) fn surface(&self, name: &str, progress: &dyn Progress) -> Result<RawMesh, Failure> {
+        let splats = self.splats.cloud.len();
+        let tell = |done: usize, total: usize| {
+            progress.progress(Phase::Surface, done as u64, total as u64);
+            progress.expect("a view of the splats", each(splats, pace::SPLAT) + VIEW);
+        };
+        tell(0, 0);
+        let found = extract(&self.splats.cloud, self.filter, FINENESS, &tell);
+        let found = found.ok_or_else(|| Failure {
+            code: Code::InvalidAsset,
+            message: format!(
+                "{name}: its splats show no solid surface: they are clear, or all in one point"
+            ),
+            hint: "give a mesh, and these splats as --views".to_owned(),
+        })?;
+        if found.left_out > 0 {
+            progress.warning(&format!(
+                "{name}: {} small parts of the surface are left out: floaters, or what is apart from the object",
+                found.left_out
+            ));
+        }
+        Ok(RawMesh {
+            positions: found.surface.positions,
+            uvs: Err(NoUvs::Absent),
+            triangles: found.surface.triangles,
+        })
+    }
+
     /// Makes the pictures so small.
     pub(crate) fn shrink(&mut self, edge: u32) {
         (self.edge, self.focal) = (edge, focal(edge));
@@ -290,44 +329,6 @@ fn focal(edge: u32) -> f64 {
     f64::from(edge) / 2.0 / (FIELD / 2.0).to_radians().tan()
 }
 
-/// The middle of most splats that are solid, and how far most of these reach from it.
-fn ball(splats: &Splats) -> ([f64; 3], f64) {
-    let cloud = &splats.cloud;
-    let solid = |least: f32| {
-        let all = cloud.positions.iter().zip(&cloud.opacities);
-        let solid = all.filter(move |(_, opacity)| **opacity >= least);
-        solid
-            .map(|(at, _)| at.map(f64::from))
-            .collect::<Vec<[f64; 3]>>()
-    };
-    let mut points = solid(SOLID);
-    if points.is_empty() {
-        points = solid(0.0);
-    }
-    let at = |numbers: &mut Vec<f64>, share: f64| {
-        let index = (numbers.len().saturating_sub(1) as f64 * share) as usize;
-        let (_, number, _) = numbers.select_nth_unstable_by(index, f64::total_cmp);
-        *number
-    };
-    let centre = [0, 1, 2].map(|axis| {
-        let mut along: Vec<f64> = points.iter().map(|point| point[axis]).collect();
-        (at(&mut along, 1.0 - MOST) + at(&mut along, MOST)) / 2.0
-    });
-    let mut far: Vec<f64> = points
-        .iter()
-        .map(|point| distance(*point, centre))
-        .collect();
-    let radius = at(&mut far, MOST);
-    let size = cloud.scales.iter().flatten().copied().fold(0.0, f32::max);
-    // Splats in one point are as large as the largest of them.
-    let radius = if radius > 0.0 {
-        radius
-    } else {
-        f64::from(size)
-    };
-    (centre, if radius > 0.0 { radius } else { 1.0 })
-}
-
 /// The middle of the box around these points.
 fn middle(positions: &[[f64; 3]]) -> [f64; 3] {
     let extreme = |axis: usize, start: f64, of: fn(f64, f64) -> f64| {
@@ -352,14 +353,6 @@ fn area(positions: &[[f64; 3]], triangles: &[[u32; 3]]) -> f64 {
 /// How far two points are from each other.
 fn distance(a: [f64; 3], b: [f64; 3]) -> f64 {
     (0..3).map(|k| (a[k] - b[k]).powi(2)).sum::<f64>().sqrt()
-}
-
-/// Direction `k` of `count`, evenly spread over a sphere (Fibonacci lattice).
-fn around(k: usize, count: usize) -> [f64; 3] {
-    let z = 1.0 - (2.0 * k as f64 + 1.0) / count as f64;
-    let across = (1.0 - z * z).max(0.0).sqrt();
-    let (sin, cos) = (PI * (3.0 - 5.0_f64.sqrt()) * k as f64).sin_cos();
-    [across * cos, z, across * sin]
 }
 
 /// Direction `k` of `count` as TRELLIS' `sphere_hammersley_sequence` has it, with z up.
@@ -410,6 +403,8 @@ fn dot(a: [f64; 3], b: [f64; 3]) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use std::f64::consts::PI;
+
     use kiln_splat::{Cloud, Dropped, Splat};
 
     use super::super::content::Origin;

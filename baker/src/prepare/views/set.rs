@@ -19,7 +19,7 @@ use super::upright::Exif;
 use crate::prepare::arrays::{self, ArrayViews};
 use crate::prepare::colmap;
 use crate::prepare::frame::{Candidate, Silhouette, Similarity};
-use crate::prepare::load::{ArraysError, Offset};
+use crate::prepare::load::{ArraysError, Offset, RawMesh};
 use crate::prepare::picture::Picture;
 use crate::prepare::repair::Eye;
 use crate::prepare::splat::SplatViews;
@@ -177,6 +177,14 @@ impl<'a> Set<'a> {
     pub(super) fn splats(&self, job: &PrepareJob) -> Option<SplatSummary> {
         match &self.kind {
             Kind::Splats(views) => Some(views.summary(&job.splats)),
+            Kind::Frames(_) | Kind::Arrays(_) => None,
+        }
+    }
+
+    /// The surface that splats show; none where the views are no splats.
+    pub(super) fn surface(&self, progress: &dyn Progress) -> Option<Result<RawMesh, Failure>> {
+        match &self.kind {
+            Kind::Splats(views) => Some(views.surface(self.file, progress)),
             Kind::Frames(_) | Kind::Arrays(_) => None,
         }
     }

@@ -79,6 +79,7 @@ fn job(holdout: u32) -> PrepareJob {
         texture_size: 256,
         pages: Pages::ONE,
         texture_auto: false,
+        surface: false,
         splats: SplatOptions::default(),
         frame: Frame::Auto,
         repair: Repair::default(),

@@ -105,7 +105,7 @@ async def abake_texture(*args: Any, progress: Optional[Progress] = None, **kwarg
 
 def to_glb(
     app_rep: Any,
-    mesh: Any,
+    mesh: Any = None,
     simplify: float = 0.95,
     fill_holes: bool = True,
     fill_holes_max_size: float = 0.04,
@@ -132,7 +132,7 @@ def to_glb(
 ) -> Glb:
     """A mesh and its appearance → a GLB, y up, that `export`s as TRELLIS's result does.
 
-    `mesh` has `vertices` and `faces`. `app_rep` has the Gaussians of TRELLIS or SAM 3D Objects (`kiln.splats` says which fields):
+    `mesh` has `vertices` and `faces`; without one it is the closed surface that the Gaussians show, of 30,000 triangles. `app_rep` has the Gaussians of TRELLIS or SAM 3D Objects (`kiln.splats` says which fields):
     they are sent as they are, and the sidecar draws its views of them, by `splat_filter` and from `splat_views` as `kiln bake` has
     them. Views of another representation are rendered by the package that it comes from, as its own `to_glb` does (100 of 1024²),
     or given: `views=(observations, extrinsics, intrinsics)`, with `app_rep=None`. `simplify` is the share of
@@ -155,6 +155,11 @@ def to_glb(
         # TRELLIS turns its meshes from z up to y up as it writes them.
         "up": "z",
     }
+    if mesh is None:
+        if not splats.are_in(app_rep):
+            raise TypeError("only Gaussians show a surface of their own: give a mesh")
+        spec.update(splat_filter=splat_filter, splat_views=splat_views)
+        return call.run({}, spec, splats.ply(app_rep))
     if with_mesh_postprocess and simplify > 0:
         spec["simplify"] = float(simplify)
     shape = arrays.mesh(mesh.vertices, mesh.faces)
@@ -189,7 +194,7 @@ class _Call:
         self._stop = _stop.get() or _Stop()
 
     def run(self, tensors: Mapping[str, safetensors.Tensor], spec: Mapping[str, Any], views: Optional[bytes] = None) -> Glb:
-        """Submits, waits and fetches. `views`: a PLY of splats, where the tensors hold the mesh alone."""
+        """Submits, waits and fetches. `views`: a PLY of splats, where the tensors hold the mesh alone or nothing."""
         place = sidecar.find(self._deadline)
         client = place.client()
         if self._end is not None:
@@ -198,7 +203,9 @@ class _Call:
         if views is None:
             job = client.submit(spec, parts, deadline=self._deadline)
         else:
-            sources = {"mesh": ("mesh.safetensors", b"".join(parts)), "views": ("splats.ply", views)}
+            sources = {"mesh": ("splats.ply", views)}
+            if tensors:
+                sources = {"mesh": ("mesh.safetensors", b"".join(parts)), "views": ("splats.ply", views)}
             for source, (name, data) in sources.items():
                 digest = client.upload(data, deadline=self._deadline)
                 spec = {**spec, source: {"files": {name: digest}, "main": name}}

@@ -46,12 +46,12 @@ pub(in crate::cli) struct PlaceArgs {
 
 #[derive(Debug, Args)]
 pub(in crate::cli) struct SubmitArgs {
-    /// The mesh: GLB, glTF, PLY, OBJ or safetensors.
+    /// The mesh: GLB, glTF, PLY, OBJ or safetensors; or Gaussian splats alone.
     pub(super) mesh: PathBuf,
-    /// The views: a transforms.json or a model of COLMAP, or the folder that holds one, or a safetensors file; as for
-    /// `kiln bake`.
+    /// The views: a transforms.json or a model of COLMAP, or the folder that holds one, or a safetensors file; or Gaussian
+    /// splats; as for `kiln bake`.
     #[arg(long, value_name = "FILE")]
-    pub(super) views: PathBuf,
+    pub(super) views: Option<PathBuf>,
     /// Wait for the result: files, progress and exit code as with `kiln bake`. A signal ends the waiting, not the job.
     #[arg(long, requires = "output")]
     pub(super) wait: bool,

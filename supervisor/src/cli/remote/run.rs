@@ -132,6 +132,10 @@ impl Desk<'_> {
             let collected = collect(&mesh, &views).await?;
             options.mesh = Some(collected.mesh.clone());
             options.views = Some(collected.views.clone());
+            if mesh.path == views.path {
+                // Splats alone: the mesh's own files are those of the views.
+                options.mesh = options.views.take();
+            }
             collection = Some(collected);
         }
         let given = match (&collection, &delivery) {

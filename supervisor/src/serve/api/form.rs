@@ -10,6 +10,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::multipart::{Field, Multipart, MultipartError};
 use axum::extract::{FromRequest, Request};
 use futures_util::{Stream, StreamExt};
+use proto::splats;
 
 use super::blobs;
 use crate::options::{JobOptions, Source, plain_name};
@@ -195,7 +196,11 @@ impl Inputs {
             })),
             None => Err(bad(format!("the part {what:?} is missing"))),
         };
-        Ok((source(mesh, "mesh")?, source(views, "views")?))
+        // Splats alone bring no views of their own.
+        let alone = views.is_none() && mesh.as_deref().is_some_and(splats::are_in);
+        let mesh = source(mesh, "mesh")?;
+        let views = if alone { None } else { source(views, "views")? };
+        Ok((mesh, views))
     }
 }
 

@@ -36,6 +36,7 @@ fn to_child() -> Vec<ToChild> {
             texture_size: 1024,
             pages: Pages::ONE,
             texture_auto: true,
+            surface: true,
             splats: SplatOptions {
                 views: SplatViews::Count(40),
                 filter: SplatFilter::Mip(0.5),
