@@ -1,5 +1,10 @@
 //! Gaussian splats as a PLY of the reference code: round ones, nearly opaque.
 
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::shapes::icosphere;
+
 /// One splat.
 #[derive(Clone, Copy, Debug)]
 pub struct Splat {
@@ -40,4 +45,20 @@ pub fn ply(splats: &[Splat], shine: Option<f32>) -> Vec<u8> {
         bytes.extend(row.flat_map(f32::to_le_bytes));
     }
     bytes
+}
+
+/// Writes a ball, and splats on it that are coloured by their place, into `folder`. Returns both files.
+pub fn write(folder: &Path) -> [PathBuf; 2] {
+    let splat = |at: [f32; 3]| Splat {
+        at,
+        scale: 0.04,
+        constant: at.map(|along| 1.5 * (4.0 * along).sin()),
+    };
+    let splats: Vec<Splat> = icosphere(4).positions.into_iter().map(splat).collect();
+    let files = ["ball.ply", "splats.ply"].map(|name| folder.join(name));
+    let bytes = [icosphere(3).ply(), ply(&splats, None)];
+    for (file, bytes) in files.iter().zip(bytes) {
+        fs::write(file, bytes).expect("room");
+    }
+    files
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use kiln_tests::sphere::{ARGUMENTS, PHASES};
-use kiln_tests::{Bench, Outcome, Run, program, with_failpoints};
+use kiln_tests::{Bench, Outcome, Run, program, splats, with_failpoints};
 
 /// Ways for a worker to die, and how its supervisor names them.
 const DEATHS: [(&str, &str); 12] = [
@@ -106,6 +106,35 @@ fn prepare_may_die_once_in_any_phase_in_any_way() {
     every_phase("prepare");
     forgiven("prepare", "decode_views", 4, "segv", "SIGSEGV");
     forgiven("prepare", "put", 5, "kill", "SIGKILL");
+}
+
+/// Splats alone: what is found of the surface is lost, and found again.
+#[test]
+fn prepare_may_die_once_among_the_views_of_a_surface() {
+    let found = |points: &str| {
+        let bench = Bench::real_with_failpoints();
+        splats::write(&bench.path(""));
+        let mut command = bench.command(&["bake", "splats.ply", "-o", "out/out.glb", "--json"]);
+        command.args(ARGUMENTS).args(["--device", "cpu"]);
+        command.env("KILN_FAILPOINTS", points);
+        let outcome = Run::start(command).finish();
+        assert_eq!(outcome.code, Some(0), "{}", context(points, &outcome));
+        let endings = outcome
+            .attempts("prepare")
+            .into_iter()
+            .map(|(ended, ..)| ended);
+        (
+            result(&bench).expect("a result"),
+            endings.collect::<Vec<_>>(),
+        )
+    };
+    let [whole, disturbed] = ["", "prepare:surface:40=1*segv"].map(found);
+    assert_eq!((whole.1.len(), disturbed.1.len()), (1, 2));
+    assert_eq!(disturbed.1[0], "SIGSEGV");
+    assert!(
+        whole.0 == disturbed.0,
+        "other bytes than an undisturbed job's"
+    );
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 use kiln_tests::fault::Committed;
 use kiln_tests::history::{Expect, Line, digest, digest_of, now_us};
-use kiln_tests::{Bench, MESH_TEXT, made, names_in, sample, signal_if_there, words};
+use kiln_tests::{Bench, MESH_TEXT, made, names_in, sample, signal_if_there, splats, words};
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 use serde_json::{Value, json};
@@ -33,13 +33,35 @@ pub(crate) enum Kind {
 pub(crate) struct Torture {
     writer: Writer,
     programs: PathBuf,
-    /// Digest of the real workers' result.
-    golden: Option<String>,
+    /// Digest of the real workers' result, by what they are given.
+    golden: BTreeMap<Given, String>,
+}
+
+/// What real workers are given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Given {
+    /// A mesh and views of it.
+    Views,
+    /// A mesh and Gaussian splats.
+    Splats,
+}
+
+impl Given {
+    const ALL: [Self; 2] = [Self::Views, Self::Splats];
+
+    /// Mesh and views; files that are made are put into `folder`.
+    fn files(self, folder: &Path) -> [PathBuf; 2] {
+        match self {
+            Self::Views => ["mesh_nouv.glb", "transforms.json"].map(sample),
+            Self::Splats => splats::write(folder),
+        }
+    }
 }
 
 struct Job {
     name: String,
     folder: PathBuf,
+    given: Given,
     trouble: Trouble,
     alive: Option<File>,
     /// Process id of the latest process of each role.
@@ -52,7 +74,7 @@ impl Torture {
         Self {
             writer,
             programs: program.parent().expect("a folder").to_path_buf(),
-            golden: None,
+            golden: BTreeMap::new(),
         }
     }
 
@@ -66,8 +88,8 @@ impl Torture {
             Kind::Workers => (6, 2),
             Kind::Supervisor => (4, 4),
         };
-        if kind == Kind::Workers && self.golden.is_none() {
-            self.golden = Some(Self::undisturbed());
+        if kind == Kind::Workers && self.golden.is_empty() {
+            self.golden = Given::ALL.map(|given| (given, undisturbed(given))).into();
         }
         let folder = tempfile::Builder::new()
             .prefix("kiln-torture-")
@@ -84,7 +106,8 @@ impl Torture {
                     Kind::Workers => plan::workers(chance),
                     Kind::Supervisor => plan::none(),
                 };
-                self.job(&folder, format!("{number}-{index}"), kind, trouble)
+                let given = chance.of(&Given::ALL);
+                self.job(&folder, format!("{number}-{index}"), kind, (given, trouble))
             })
             .collect();
         // The supervisor is killed after this many of its lines.
@@ -95,16 +118,13 @@ impl Torture {
         }
     }
 
-    /// Digest of the real workers' result, without any fault.
-    fn undisturbed() -> String {
-        let bench = Bench::real();
-        let draft = words("--texture-size 256 --quality draft");
-        let (mesh, views) = (sample("mesh_nouv.glb"), sample("transforms.json"));
-        bench.baked(mesh, views, &draft).assert_code(0);
-        digest(&bench.bytes("out/out.glb").expect("a result"))
-    }
-
-    fn job(&mut self, round: &TempDir, name: String, kind: Kind, trouble: Trouble) -> Job {
+    fn job(
+        &mut self,
+        round: &TempDir,
+        name: String,
+        kind: Kind,
+        (given, trouble): (Given, Trouble),
+    ) -> Job {
         let folder = round.path().join(&name);
         fs::create_dir_all(folder.join("out")).expect("a folder");
         let real = kind == Kind::Workers;
@@ -128,9 +148,9 @@ impl Torture {
                     .open(folder.join("alive")),
             );
         }
-        let golden = match &self.golden {
-            Some(golden) if real => golden.clone(),
-            _ => digest(&made::model(&[1], &[])),
+        let golden = match real {
+            true => self.golden[&given].clone(),
+            false => digest(&made::model(&[1], &[])),
         };
         self.writer.write(&Line::Accepted {
             job: name.clone(),
@@ -140,6 +160,7 @@ impl Torture {
         Job {
             name,
             folder,
+            given,
             trouble,
             alive,
             pids: BTreeMap::new(),
@@ -309,6 +330,15 @@ impl Torture {
     }
 }
 
+/// Digest of the real workers' result, without any fault.
+fn undisturbed(given: Given) -> String {
+    let bench = Bench::real();
+    let [mesh, views] = given.files(&bench.path(""));
+    let draft = words("--texture-size 256 --quality draft");
+    bench.baked(mesh, views, &draft).assert_code(0);
+    digest(&bench.bytes("out/out.glb").expect("a result"))
+}
+
 fn entry(job: &Job, kind: Kind) -> Value {
     let mut entry = json!({
         "name": job.name,
@@ -317,11 +347,8 @@ fn entry(job: &Job, kind: Kind) -> Value {
         "device": "cpu",
     });
     let more = if kind == Kind::Workers {
-        json!({
-            "mesh": sample("mesh_nouv.glb"),
-            "views": sample("transforms.json"),
-            "quality": "draft",
-        })
+        let [mesh, views] = job.given.files(&job.folder);
+        json!({ "mesh": mesh, "views": views, "quality": "draft" })
     } else {
         json!({
             "mesh": job.folder.join("mesh.glb"),
