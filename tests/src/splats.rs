@@ -47,16 +47,17 @@ pub fn ply(splats: &[Splat], shine: Option<f32>) -> Vec<u8> {
     bytes
 }
 
-/// Writes a ball, and splats on it that are coloured by their place, into `folder`. Returns both files.
+/// Writes a spindle, and splats on it that are coloured by their place, into `folder`. Returns both files.
 pub fn write(folder: &Path) -> [PathBuf; 2] {
     let splat = |at: [f32; 3]| Splat {
         at,
-        scale: 0.04,
+        scale: 0.03,
         constant: at.map(|along| 1.5 * (4.0 * along).sin()),
     };
-    let splats: Vec<Splat> = icosphere(4).positions.into_iter().map(splat).collect();
-    let files = ["ball.ply", "splats.ply"].map(|name| folder.join(name));
-    let bytes = [icosphere(3).ply(), ply(&splats, None)];
+    let spindle = |times: u32| icosphere(times).map(|[x, y, z]| [x, 0.4 * y, 0.3 * z]);
+    let splats: Vec<Splat> = spindle(4).positions.into_iter().map(splat).collect();
+    let files = ["spindle.ply", "splats.ply"].map(|name| folder.join(name));
+    let bytes = [spindle(3).ply(), ply(&splats, None)];
     for (file, bytes) in files.iter().zip(bytes) {
         fs::write(file, bytes).expect("room");
     }

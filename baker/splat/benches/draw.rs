@@ -1,10 +1,11 @@
-//! Draws balls of splats at 1024² and prints milliseconds a view: the mean and the least of all views.
+//! Draws balls of splats at 1024² and prints milliseconds a view: the mean and the least of all views. Then finds the
+//! surface of one.
 
 #![expect(clippy::print_stdout, reason = "a benchmark's result")]
 
 use std::time::Instant;
 
-use kiln_splat::{Cloud, Filter, Splat, View, draw};
+use kiln_splat::{Cloud, Filter, Fineness, Splat, View, draw, extract};
 
 const SPLATS: u32 = 400_000;
 const VIEWS: u32 = 20;
@@ -62,5 +63,21 @@ fn main() {
     measure("dense", &ball(|_| ([0.004, 0.003, 0.0005], 0.8)));
     // As captures are: about as large as their spacing, from faint to opaque.
     let opacity = |k: u32| 0.05 + 0.95 * (k % 1009) as f32 / 1008.0;
-    measure("common", &ball(|k| ([0.0018, 0.0012, 0.0003], opacity(k))));
+    let common = ball(|k| ([0.0018, 0.0012, 0.0003], opacity(k)));
+    measure("common", &common);
+    surface(&common);
+}
+
+fn surface(cloud: &Cloud) {
+    let started = Instant::now();
+    let fineness = Fineness {
+        voxels: 400,
+        views: 100,
+    };
+    let found = extract(cloud, Filter::Mip(0.1), fineness, &|_, _| ()).expect("a surface");
+    let took = started.elapsed().as_secs_f64();
+    println!(
+        "the surface of the last, 400 voxels, 100 views: {took:.2} s, {} triangles",
+        found.surface.triangles.len()
+    );
 }

@@ -5,10 +5,15 @@
 //! are left out, and the steps of its voxels are smoothed (Taubin, "A signal processing approach to fair surface design",
 //! 1995).
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use rayon::prelude::*;
+
 use crate::cloud::Cloud;
 use crate::draw::draw;
-use crate::surface::{Surface, Volume};
+use crate::surface::Surface;
 use crate::view::{Filter, View};
+use crate::volume::{Seen, Volume};
 
 /// How much farther the coarse volume reaches.
 const FARTHER: f32 = 1.5;
@@ -20,6 +25,8 @@ const PIXELS: f32 = 2.0;
 const TRAINED_EDGE: f32 = 512.0;
 /// Tangent of half the field of view, and its sine.
 const HALF_FIELD: [f32; 2] = [0.363_970_23, 0.342_020_14];
+/// Views that are drawn at once: each alone does not keep many processors busy, and takes some 50 MiB.
+const AT_ONCE: usize = 4;
 /// Least area of a part, as a share of the largest.
 const PART: f64 = 0.02;
 /// Passes of smoothing, each with a step inwards and one outwards.
@@ -44,32 +51,33 @@ pub struct Extracted {
     pub left_out: usize,
 }
 
-/// Finds the surface; none where the splats show nothing solid. `tell` hears how many views are done, and of how many.
+/// Finds the surface; none where the splats show nothing solid. `tell` hears how many views are done, and of how many;
+/// threads call it.
 #[must_use]
 pub fn extract(
     cloud: &Cloud,
     filter: Filter,
     fineness: Fineness,
-    tell: &dyn Fn(usize, usize),
+    tell: &(dyn Fn(usize, usize) + Sync),
 ) -> Option<Extracted> {
-    let (voxels, views, edge) = COARSE;
-    let total = views + fineness.views;
     if cloud.is_empty() {
         return None;
     }
+    let (voxels, views, edge) = COARSE;
+    let (done, total) = (AtomicUsize::new(0), views + fineness.views);
+    let draw = |view: View| {
+        let seen = see(cloud, filter, view);
+        tell(done.fetch_add(1, Ordering::Relaxed) + 1, total);
+        seen
+    };
     let (centre, radius) = cloud.ball();
     let (centre, reach) = (centre.map(|x| x as f32), FARTHER * radius as f32);
     let [low, high] = [-reach, reach].map(|reach| centre.map(|x| x + reach));
     let mut coarse = Volume::new(low, high, voxels);
-    for k in 0..views {
-        see(
-            &mut coarse,
-            (cloud, filter),
-            &view_of(k, views, centre, reach, edge),
-        );
-        tell(k + 1, total);
-    }
-    let found = largest(coarse.surface()).0;
+    add(&mut coarse, views, |k| {
+        draw(view_of(k, views, centre, reach, edge))
+    });
+    let found = largest(Surface::of(&coarse)).0;
     let mut corners = [[f32::INFINITY; 3], [f32::NEG_INFINITY; 3]];
     for at in &found.positions {
         for k in 0..3 {
@@ -84,32 +92,33 @@ pub fn extract(
     let centre = std::array::from_fn(|k| (corners[0][k] + corners[1][k]) / 2.0);
     let reach = side.iter().map(|side| side * side).sum::<f32>().sqrt() / 2.0;
     let mut fine = Volume::new(corners[0], corners[1], fineness.voxels);
-    let edge = PIXELS * 2.0 * reach / fine.edge();
-    for k in 0..fineness.views {
-        let view = view_of(
-            k,
-            fineness.views,
-            centre,
-            reach,
-            edge.clamp(64.0, 2048.0) as u32,
-        );
-        see(&mut fine, (cloud, filter), &view);
-        tell(views + k + 1, total);
-    }
-    let (mut surface, left_out) = largest(fine.surface());
+    let edge = (PIXELS * 2.0 * reach / fine.edge()).clamp(64.0, 2048.0) as u32;
+    add(&mut fine, fineness.views, |k| {
+        draw(view_of(k, fineness.views, centre, reach, edge))
+    });
+    let (mut surface, left_out) = largest(Surface::of(&fine));
     smooth(&mut surface);
     (!surface.triangles.is_empty()).then_some(Extracted { surface, left_out })
 }
 
-/// Adds what a view shows to a volume.
-fn see(volume: &mut Volume, (cloud, filter): (&Cloud, Filter), view: &View) {
+/// Adds views to a volume, some at once, in their order.
+fn add(volume: &mut Volume, count: usize, draw: impl Fn(usize) -> Seen + Sync) {
+    for first in (0..count).step_by(AT_ONCE) {
+        let some = first..count.min(first + AT_ONCE);
+        let seen: Vec<Seen> = some.into_par_iter().map(&draw).collect();
+        volume.add(&seen);
+    }
+}
+
+/// What a view shows, its filter widened to the picture.
+fn see(cloud: &Cloud, filter: Filter, view: View) -> Seen {
     let widened = (view.size[0] as f32 / TRAINED_EDGE).powi(2);
     let filter = match filter {
         Filter::Classic(variance) => Filter::Classic(variance * widened),
         Filter::Mip(variance) => Filter::Mip(variance * widened),
     };
-    let shown = draw(cloud, view, filter, 0);
-    volume.add(view, &shown.alpha, &shown.median);
+    let shown = draw(cloud, &view, filter, 0);
+    Seen::new(view, &shown.alpha, &shown.median)
 }
 
 /// Direction `k` of `count`, evenly spread over a sphere (Fibonacci lattice).

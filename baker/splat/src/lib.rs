@@ -16,11 +16,12 @@ mod shape;
 mod surface;
 mod tiles;
 mod view;
+mod volume;
 #[cfg(target_arch = "x86_64")]
 mod wide;
 
 pub use cloud::{Cloud, Dropped, MAX_DEGREE, Splat, coefficients};
 pub use draw::{Picture, draw};
 pub use extract::{Extracted, Fineness, around, extract};
-pub use surface::{Surface, Volume};
+pub use surface::Surface;
 pub use view::{Filter, View};

@@ -1,55 +1,14 @@
-//! Depths that views see → a closed surface: a signed distance on a grid, and where it is zero.
+//! A signed distance on a grid → the surface where it is zero.
 //!
-//! Each view says of a voxel how far it lies before what the view sees there, cut off a few voxels around it (Curless and Levoy,
-//! "A Volumetric Method for Building Complex Models from Range Images", 1996). A pixel that shows nothing says that all
-//! voxels on its ray are free. What no view reaches lies within the object.
-//!
-//! Most bricks of 8³ voxels lie in front of all that a view sees there, or behind it. Tiles of the view know its nearest and its
-//! farthest depth, and so tell. Only bricks near the surface get voxels.
-//!
-//! The surface is that of marching cubes (Lorensen and Cline, 1987). Its table is made here, from loops around the faces of a
-//! cube. Inside corners of an ambiguous face are kept apart, on both sides alike, and no diagonal of a loop lies on a face.
-//! So every edge has two triangles, and the surface is a manifold.
+//! Marching cubes (Lorensen and Cline, 1987). The table is made here, from loops around the faces of a cube. Inside corners of an
+//! ambiguous face are kept apart, on both sides alike, and no diagonal of a loop lies on a face. So every edge has two
+//! triangles, and the surface is a manifold.
 
 use std::collections::HashMap;
 
 use rayon::prelude::*;
 
-use crate::view::View;
-
-/// Distance at which what a view says is cut off, in voxels.
-const TRUNCATION: f32 = 6.0;
-/// Least alpha of a pixel that shows a surface.
-const SOLID: f32 = 0.5;
-/// Voxels around what is given, of which the outermost are outside.
-const MARGIN: usize = 3;
-/// Voxels along a brick.
-const BRICK: usize = 8;
-/// Pixels along a tile.
-const TILE: usize = 8;
-
-/// What views say of the voxels of a box.
-#[derive(Clone, Debug)]
-pub struct Volume {
-    /// Centre of the first voxel.
-    origin: [f32; 3],
-    /// Edge of a voxel.
-    edge: f32,
-    /// Voxels along each axis.
-    size: [usize; 3],
-    /// Bricks along each axis; x runs fastest.
-    wall: [usize; 3],
-    bricks: Vec<Brick>,
-}
-
-/// What views say of 8³ voxels.
-#[derive(Clone, Debug, Default)]
-struct Brick {
-    /// Views for which all of it is free.
-    free: f32,
-    /// What the others say of each voxel: sum of weighted distances in truncations, and of weights; x runs fastest.
-    voxels: Option<Box<[[f32; 2]; BRICK * BRICK * BRICK]>>,
-}
+use crate::volume::Volume;
 
 /// Triangles, wound counter-clockwise as seen from outside.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -60,94 +19,15 @@ pub struct Surface {
     pub triangles: Vec<[u32; 3]>,
 }
 
-impl Volume {
-    /// A box from `low` to `high` whose longest side has so many voxels, and a margin around it.
-    ///
-    /// # Panics
-    /// The box has no extent, or there are no voxels.
-    #[must_use]
-    pub fn new(low: [f32; 3], high: [f32; 3], longest: usize) -> Self {
-        let side: [f32; 3] = std::array::from_fn(|k| high[k] - low[k]);
-        let edge = side.into_iter().fold(0.0, f32::max) / longest as f32;
-        assert!(edge > 0.0 && edge.is_finite(), "a box without extent");
-        let size = side.map(|side| (side / edge).ceil() as usize + 1 + 2 * MARGIN);
-        let wall = size.map(|size| size.div_ceil(BRICK));
-        Self {
-            origin: low.map(|low| low - MARGIN as f32 * edge),
-            edge,
-            size,
-            wall,
-            bricks: vec![Brick::default(); wall.iter().product()],
-        }
-    }
-
-    /// Edge of a voxel.
-    #[must_use]
-    pub const fn edge(&self) -> f32 {
-        self.edge
-    }
-
-    /// Adds a view: alpha and depth (view-space z) of each pixel, row by row; a depth of 0 shows nothing.
-    ///
-    /// # Panics
-    /// There are not as many numbers as pixels.
-    pub fn add(&mut self, view: &View, alpha: &[f32], depths: &[f32]) {
-        let [width, height] = view.size.map(|edge| edge as usize);
-        assert!(
-            alpha.len() == width * height && depths.len() == alpha.len(),
-            "pixels"
-        );
-        let seen = Seen::new(view, alpha, depths);
-        let (volume, reach) = ((self.origin, self.edge), TRUNCATION * self.edge);
-        let [across, down, _] = self.wall;
-        let bricks = self.bricks.par_iter_mut().enumerate();
-        bricks.for_each(|(number, brick)| {
-            let place = [
-                number % across,
-                number / across % down,
-                number / across / down,
-            ];
-            let first = place.map(|brick| brick * BRICK);
-            match seen.whole(volume, first, reach) {
-                Some(true) => brick.free += 1.0,
-                Some(false) => {}
-                None => brick.add(&seen, volume, first, reach),
-            }
-        });
-    }
-
-    /// Signed distance in truncations, negative within the object.
-    fn distance(&self, at: [usize; 3]) -> f32 {
-        if self.is_border(at) {
-            return 1.0;
-        }
-        let brick = self.brick(at);
-        let voxel = brick.voxels.as_ref().map(|voxels| {
-            let [x, y, z] = at.map(|at| at % BRICK);
-            voxels[(z * BRICK + y) * BRICK + x]
-        });
-        let [sum, weight] = voxel.unwrap_or_default().map(|number| number + brick.free);
-        if weight > 0.0 { sum / weight } else { -1.0 }
-    }
-
-    fn brick(&self, at: [usize; 3]) -> &Brick {
-        let [x, y, z] = at.map(|at| at / BRICK);
-        &self.bricks[(z * self.wall[1] + y) * self.wall[0] + x]
-    }
-
-    fn is_border(&self, at: [usize; 3]) -> bool {
-        (0..3).any(|k| at[k] == 0 || at[k] + 1 == self.size[k])
-    }
-
+impl Surface {
     /// Where the distance is zero.
-    #[must_use]
-    pub fn surface(&self) -> Surface {
+    pub(crate) fn of(volume: &Volume) -> Self {
         let table = table();
-        let layers: Vec<Vec<Cell>> = (0..self.size[2] - 1)
+        let layers: Vec<Vec<Cell>> = (0..volume.size()[2] - 1)
             .into_par_iter()
-            .map(|z| self.cells(z))
+            .map(|z| cells(volume, z))
             .collect();
-        let mut surface = Surface::default();
+        let mut surface = Self::default();
         let mut corners: HashMap<([usize; 3], usize), u32> = HashMap::new();
         for cell in layers.iter().flatten() {
             for fan in &table[usize::from(cell.inside)] {
@@ -156,7 +36,7 @@ impl Volume {
                         let (axis, first) = (EDGES[edge].0, corner(EDGES[edge].1));
                         let at = std::array::from_fn(|k| cell.at[k] + first[k]);
                         *corners.entry((at, axis)).or_insert_with(|| {
-                            surface.positions.push(self.crossing(at, axis));
+                            surface.positions.push(crossing(volume, at, axis));
                             surface.positions.len() as u32 - 1
                         })
                     })
@@ -167,164 +47,6 @@ impl Volume {
         surface
     }
 
-    /// Cells of a layer that the surface crosses.
-    fn cells(&self, z: usize) -> Vec<Cell> {
-        let mut cells = Vec::new();
-        for y in 0..self.size[1] - 1 {
-            for x in 0..self.size[0] - 1 {
-                let at = [x, y, z];
-                let is_within = at.iter().all(|at| at % BRICK + 1 < BRICK);
-                let is_border = self.is_border(at) || self.is_border(at.map(|at| at + 1));
-                if is_within && !is_border && self.brick(at).voxels.is_none() {
-                    continue;
-                }
-                let mut inside = 0;
-                for number in 0..8 {
-                    let offset = corner(number);
-                    let distance = self.distance(std::array::from_fn(|k| at[k] + offset[k]));
-                    inside |= u8::from(distance < 0.0) << number;
-                }
-                if inside != 0 && inside != u8::MAX {
-                    cells.push(Cell { at, inside });
-                }
-            }
-        }
-        cells
-    }
-
-    /// Where the surface crosses the edge from a voxel along an axis.
-    fn crossing(&self, at: [usize; 3], axis: usize) -> [f32; 3] {
-        let mut next = at;
-        next[axis] += 1;
-        let [from, to] = [at, next].map(|at| self.distance(at));
-        let share = from / (from - to);
-        std::array::from_fn(|k| {
-            let along = if k == axis { share } else { 0.0 };
-            self.origin[k] + self.edge * (at[k] as f32 + along)
-        })
-    }
-}
-
-impl Brick {
-    /// Adds what a view says of each voxel.
-    fn add(&mut self, seen: &Seen<'_>, volume: ([f32; 3], f32), first: [usize; 3], reach: f32) {
-        let none = || Box::new([[0.0; 2]; BRICK * BRICK * BRICK]);
-        let voxels = self.voxels.get_or_insert_with(none);
-        for (number, voxel) in voxels.iter_mut().enumerate() {
-            let within = [
-                number % BRICK,
-                number / BRICK % BRICK,
-                number / BRICK / BRICK,
-            ];
-            let at = std::array::from_fn(|k| first[k] + within[k]);
-            let Some(before) = seen.before(place(volume, at)) else {
-                continue;
-            };
-            let before = before / reach;
-            if before > -1.0 {
-                // Behind the surface it may be the other side that is near.
-                let weight = if before < 0.0 { 1.0 + before } else { 1.0 };
-                voxel[0] += weight * before.min(1.0);
-                voxel[1] += weight;
-            }
-        }
-    }
-}
-
-/// The centre of a voxel of a volume, of which origin and edge are given.
-fn place((origin, edge): ([f32; 3], f32), at: [usize; 3]) -> [f32; 3] {
-    std::array::from_fn(|k| origin[k] + edge * at[k] as f32)
-}
-
-/// A view, and how near and how far it sees in each tile.
-struct Seen<'a> {
-    view: &'a View,
-    width: usize,
-    /// View-space z of each pixel, infinite where it shows nothing.
-    depths: Vec<f32>,
-    /// Tiles in a row.
-    across: usize,
-    /// Nearest and farthest depth of each tile.
-    tiles: Vec<[f32; 2]>,
-}
-
-impl<'a> Seen<'a> {
-    fn new(view: &'a View, alpha: &[f32], depths: &[f32]) -> Self {
-        let [width, height] = view.size.map(|edge| edge as usize);
-        let pixels = alpha.iter().zip(depths);
-        let depths: Vec<f32> = pixels
-            .map(|(&alpha, &depth)| match alpha >= SOLID && depth > 0.0 {
-                true => depth,
-                false => f32::INFINITY,
-            })
-            .collect();
-        let [across, down] = [width, height].map(|edge| edge.div_ceil(TILE));
-        let mut tiles = vec![[f32::INFINITY, 0.0]; across * down];
-        for (number, row) in depths.chunks(width).enumerate() {
-            for (x, &depth) in row.iter().enumerate() {
-                let [near, far] = &mut tiles[number / TILE * across + x / TILE];
-                (*near, *far) = (near.min(depth), far.max(depth));
-            }
-        }
-        Self {
-            view,
-            width,
-            depths,
-            across,
-            tiles,
-        }
-    }
-
-    /// Column, row and view-space z of a point; none behind the camera.
-    fn pixel(&self, at: [f32; 3]) -> Option<[f32; 3]> {
-        let [x, y, ahead] = self.view.seen(at);
-        (ahead > 0.0).then(|| {
-            let column = self.view.focal[0] * x / ahead + self.view.centre[0];
-            let row = self.view.focal[1] * y / ahead + self.view.centre[1];
-            [column, row, ahead]
-        })
-    }
-
-    fn shows(&self, [column, row, _]: [f32; 3]) -> bool {
-        let [width, height] = self.view.size.map(|edge| edge as f32);
-        column >= 0.0 && row >= 0.0 && column < width && row < height
-    }
-
-    /// How far a point lies before what is seen there; none where the picture does not reach.
-    fn before(&self, at: [f32; 3]) -> Option<f32> {
-        let pixel = self.pixel(at).filter(|pixel| self.shows(*pixel))?;
-        let [column, row, ahead] = pixel;
-        Some(self.depths[row as usize * self.width + column as usize] - ahead)
-    }
-
-    /// Whether all of a brick lies farther than `reach` before what is seen there, or all of it behind; none if neither.
-    fn whole(&self, volume: ([f32; 3], f32), first: [usize; 3], reach: f32) -> Option<bool> {
-        let mut low = [f32::INFINITY; 3];
-        let mut high = [f32::NEG_INFINITY; 3];
-        for number in 0..8 {
-            let [far, least] = [corner(number), first];
-            let at = std::array::from_fn(|k| least[k] + (BRICK - 1) * far[k]);
-            // Lines stay lines, so that all of the brick lies between its corners.
-            let pixel = self.pixel(place(volume, at)).filter(|at| self.shows(*at))?;
-            low = std::array::from_fn(|k| low[k].min(pixel[k]));
-            high = std::array::from_fn(|k| high[k].max(pixel[k]));
-        }
-        let [columns, rows] = [0, 1].map(|k| low[k] as usize / TILE..=high[k] as usize / TILE);
-        let (mut near, mut far) = (f32::INFINITY, 0.0_f32);
-        for row in rows {
-            for tile in &self.tiles[row * self.across..][columns.clone()] {
-                (near, far) = (near.min(tile[0]), far.max(tile[1]));
-            }
-        }
-        match (near - high[2] >= reach, far - low[2] <= -reach) {
-            (true, _) => Some(true),
-            (_, true) => Some(false),
-            _ => None,
-        }
-    }
-}
-
-impl Surface {
     /// Adds the triangles of a loop.
     fn fan(&mut self, corners: &[u32], centred: bool) {
         if centred {
@@ -463,9 +185,45 @@ fn fan(mut corners: Vec<usize>) -> Fan {
     }
 }
 
+/// Cells of a layer that the surface crosses.
+fn cells(volume: &Volume, z: usize) -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for y in 0..volume.size()[1] - 1 {
+        for x in 0..volume.size()[0] - 1 {
+            let at = [x, y, z];
+            if volume.is_whole(at) {
+                continue;
+            }
+            let mut inside = 0;
+            for number in 0..8 {
+                let offset = corner(number);
+                let distance = volume.distance(std::array::from_fn(|k| at[k] + offset[k]));
+                inside |= u8::from(distance < 0.0) << number;
+            }
+            if inside != 0 && inside != u8::MAX {
+                cells.push(Cell { at, inside });
+            }
+        }
+    }
+    cells
+}
+
+/// Where the surface crosses the edge from a voxel along an axis.
+fn crossing(volume: &Volume, at: [usize; 3], axis: usize) -> [f32; 3] {
+    let mut next = at;
+    next[axis] += 1;
+    let [from, to] = [at, next].map(|at| volume.distance(at));
+    let share = from / (from - to);
+    let mut place = at.map(|at| at as f32);
+    place[axis] += share;
+    volume.place(place)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::volume::Seen;
+    use crate::volume::tests::of_ball;
 
     /// How often each edge is used one way, less the other way; and whether each is used twice.
     fn is_closed_manifold(surface: &Surface) -> bool {
@@ -477,30 +235,6 @@ mod tests {
             }
         }
         edges.values().all(|ways| *ways == [1, 1])
-    }
-
-    fn volume(size: usize, distance: impl Fn([usize; 3]) -> f32) -> Volume {
-        let mut volume = Volume::new([0.0; 3], [1.0; 3], size);
-        let [across, down, _] = volume.wall;
-        for (number, brick) in volume.bricks.iter_mut().enumerate() {
-            let place = [
-                number % across,
-                number / across % down,
-                number / across / down,
-            ];
-            let mut voxels = [[0.0; 2]; BRICK * BRICK * BRICK];
-            for (number, voxel) in voxels.iter_mut().enumerate() {
-                let within = [
-                    number % BRICK,
-                    number / BRICK % BRICK,
-                    number / BRICK / BRICK,
-                ];
-                let at = std::array::from_fn(|k| place[k] * BRICK + within[k]);
-                *voxel = [distance(at), 1.0];
-            }
-            brick.voxels = Some(Box::new(voxels));
-        }
-        volume
     }
 
     /// The volume that a surface encloses, by the divergence theorem: positive where it is wound outwards.
@@ -526,13 +260,13 @@ mod tests {
                 }
                 (state % 2001) as f32 / 1000.0 - 1.0
             };
-            let surface = volume(12, noise).surface();
+            let surface = Surface::of(&Volume::of(12, noise));
             assert!(surface.triangles.len() > 1000);
             assert!(is_closed_manifold(&surface), "{seed}");
             assert!(enclosed(&surface) > 0.0);
         }
         // The test tells a hole and a flipped triangle.
-        let mut surface = volume(12, |at| if at == [6; 3] { -1.0 } else { 1.0 }).surface();
+        let mut surface = Surface::of(&Volume::of(12, |at| if at == [6; 3] { -1.0 } else { 1.0 }));
         assert!(is_closed_manifold(&surface));
         surface.triangles[0].swap(0, 1);
         assert!(!is_closed_manifold(&surface));
@@ -546,9 +280,9 @@ mod tests {
         let mut volume = Volume::new([-RADIUS; 3], [RADIUS; 3], 60);
         for k in 0..60 {
             let (view, alpha, depths) = of_ball(k, RADIUS);
-            volume.add(&view, &alpha, &depths);
+            volume.add(&[Seen::new(view, &alpha, &depths)]);
         }
-        let surface = volume.surface();
+        let surface = Surface::of(&volume);
         assert!(is_closed_manifold(&surface));
         let off = surface.positions.iter().map(|at| {
             let length = at.iter().map(|x| x * x).sum::<f32>().sqrt();
@@ -561,83 +295,5 @@ mod tests {
         assert!(mean < 0.2 && most < 1.0, "{mean} and {most} voxels off");
         let whole = f64::from(RADIUS).powi(3) * std::f64::consts::PI * 4.0 / 3.0;
         assert!((enclosed(&surface) / whole - 1.0).abs() < 0.02);
-    }
-
-    #[test]
-    fn a_brick_is_whole_only_where_its_voxels_agree() {
-        const RADIUS: f32 = 0.4;
-        let volume = Volume::new([-RADIUS; 3], [RADIUS; 3], 90);
-        let (lattice, reach) = ((volume.origin, volume.edge), TRUNCATION * volume.edge);
-        let [across, down, deep] = volume.wall;
-        let mut count = [0, 0, 0];
-        for k in 0..3 {
-            let (view, alpha, depths) = of_ball(20 * k, RADIUS);
-            let seen = Seen::new(&view, &alpha, &depths);
-            for number in 0..across * down * deep {
-                let place = [
-                    number % across,
-                    number / across % down,
-                    number / across / down,
-                ];
-                let first = place.map(|brick| brick * BRICK);
-                let whole = seen.whole(lattice, first, reach);
-                let Some(free) = whole else {
-                    count[2] += 1;
-                    continue;
-                };
-                count[usize::from(free)] += 1;
-                for number in 0..BRICK * BRICK * BRICK {
-                    let within = [
-                        number % BRICK,
-                        number / BRICK % BRICK,
-                        number / BRICK / BRICK,
-                    ];
-                    let at = std::array::from_fn(|k| first[k] + within[k]);
-                    let before = seen
-                        .before(super::place(lattice, at))
-                        .expect("in the picture");
-                    let agrees = if free {
-                        before >= 0.999 * reach
-                    } else {
-                        before <= -0.999 * reach
-                    };
-                    assert!(agrees, "{at:?} of view {k}: {before}");
-                }
-            }
-        }
-        assert!(count.iter().all(|count| *count > 300), "{count:?}");
-    }
-
-    /// View `k` of a ball about the origin.
-    fn of_ball(k: usize, radius: f32) -> (View, Vec<f32>, Vec<f32>) {
-        let (sin, cos) = (k as f32 * 2.4).sin_cos();
-        let (up, flat) = ((k as f32 + 0.5) / 30.0 - 1.0, 0.0_f32);
-        let across = (1.0 - up * up).max(flat).sqrt();
-        let ahead = [-across * cos, -up, -across * sin];
-        let right = [-sin, 0.0, cos];
-        let down = [
-            ahead[1] * right[2] - ahead[2] * right[1],
-            ahead[2] * right[0] - ahead[0] * right[2],
-            ahead[0] * right[1] - ahead[1] * right[0],
-        ];
-        let view = View {
-            rotation: [right, down, ahead],
-            translation: [0.0, 0.0, 2.0],
-            focal: [300.0; 2],
-            centre: [100.0; 2],
-            size: [200; 2],
-        };
-        let pixels = (0..200 * 200).map(|pixel| {
-            let [x, y] = [pixel % 200, pixel / 200].map(|x| (x as f32 + 0.5 - 100.0) / 300.0);
-            // The ray (x, y, 1) · z meets the ball about (0, 0, 2).
-            let square = x * x + y * y + 1.0;
-            let under = 4.0 - square * (4.0 - radius * radius);
-            (under > 0.0).then(|| (2.0 - under.sqrt()) / square)
-        });
-        let depths: Vec<f32> = pixels.map(Option::unwrap_or_default).collect();
-        let alpha = depths
-            .iter()
-            .map(|&depth| if depth > 0.0 { 1.0 } else { 0.0 });
-        (view, alpha.collect(), depths)
     }
 }
