@@ -236,11 +236,10 @@ fn shape(
             })
             .map_err(|error| error.failure(name))?,
     };
-    if job.repair.up == Up::Z {
-        raw.positions
-            .iter_mut()
-            .for_each(|at| *at = [at[0], at[2], -at[1]]);
-        offset = [offset[0], offset[2], -offset[1]];
+    if job.repair.up != Up::Y {
+        let turn = |at: &mut [f32; 3]| *at = job.repair.up.turned(*at);
+        raw.positions.iter_mut().for_each(turn);
+        offset = job.repair.up.turned(offset);
     }
     if let (true, Err(missing)) = (job.keep_uvs, &raw.uvs) {
         return Err(kept::KeptError::Missing(*missing).failure(name));
@@ -517,20 +516,22 @@ mod tests {
     }
 
     #[test]
-    fn a_mesh_with_z_up_is_turned() {
+    fn a_mesh_is_turned_to_y_up() {
         let (_, given, _) = prepare(TENT, |job| job.keep_uvs = true).unwrap();
-        let (_, turned, _) = prepare(TENT, |job| {
-            job.keep_uvs = true;
-            job.repair.up = Up::Z;
-        })
-        .unwrap();
-        let wanted = given
-            .unwrapped
-            .mesh
-            .positions
-            .iter()
-            .map(|at| [at[0], at[2], 0.0 - at[1]]);
-        assert_eq!(turned.unwrapped.mesh.positions, wanted.collect::<Vec<_>>());
+        for (up, axes, signs) in [
+            (Up::Z, [0, 2, 1], [1.0, 1.0, -1.0]),
+            (Up::Down, [0, 1, 2], [1.0, -1.0, -1.0]),
+        ] {
+            let (_, turned, _) = prepare(TENT, |job| {
+                job.keep_uvs = true;
+                job.repair.up = up;
+            })
+            .unwrap();
+            let turn = |at: &[f32; 3]| [0, 1, 2].map(|k| signs[k] * at[axes[k]]);
+            let given = given.unwrapped.mesh.positions.iter();
+            let wanted: Vec<[f32; 3]> = given.map(turn).collect();
+            assert_eq!(turned.unwrapped.mesh.positions, wanted);
+        }
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! A job's options: the vocabulary that the command line, the packets and the report share.
 
+use std::ops::Neg;
+
 use serde::{Deserialize, Serialize};
 
 use crate::list::list;
@@ -265,6 +267,31 @@ pub enum Up {
     Y,
     /// Mesh and cameras are rotated: (x, y, z) becomes (x, z, -y).
     Z,
+    /// The same: (x, y, z) becomes (x, -y, -z). The worlds of COLMAP, and of splats trained on them, mostly have y down.
+    #[serde(rename = "-y")]
+    #[cfg_attr(feature = "options", value(name = "-y"))]
+    Down,
+}
+
+impl Up {
+    /// A direction or a point of the files, as it is in the result.
+    #[must_use]
+    pub fn turned<T: Copy + Neg<Output = T>>(self, [x, y, z]: [T; 3]) -> [T; 3] {
+        match self {
+            Self::Y => [x, y, z],
+            Self::Z => [x, z, -y],
+            Self::Down => [x, -y, -z],
+        }
+    }
+
+    /// One of the result, as it is in the files.
+    #[must_use]
+    pub fn back<T: Copy + Neg<Output = T>>(self, [x, y, z]: [T; 3]) -> [T; 3] {
+        match self {
+            Self::Z => [x, -z, y],
+            Self::Y | Self::Down => self.turned([x, y, z]),
+        }
+    }
 }
 
 /// What the mesh's place among the cameras is taken from.

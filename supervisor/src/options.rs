@@ -121,8 +121,15 @@ pub struct JobOptions {
     /// Wind the triangles of each part one way, their front where it is seen from.
     #[arg(long, help_heading = "Mesh")]
     pub orient: bool,
-    /// The axis that points up in the mesh and its views: with `z`, both are turned, and the result has y up as glTF wants.
-    #[arg(long, default_value_t, value_enum, help_heading = "Mesh")]
+    /// The axis that points up in the mesh and its views: with `z` or `-y`, both are turned, and the result has y up as glTF
+    /// wants. Models of COLMAP, and splats trained on them, mostly have `-y`.
+    #[arg(
+        long,
+        default_value_t,
+        value_enum,
+        allow_hyphen_values = true,
+        help_heading = "Mesh"
+    )]
     pub up: Up,
     /// Where the mesh stands among the cameras: `auto` compares silhouettes and takes another convention of axes, units or
     /// matrices where it clearly fits, says so, and refuses a mesh that lies nowhere. `given` takes both as they are.

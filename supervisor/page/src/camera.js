@@ -82,9 +82,15 @@ export function place(picture, canvas, look = { zoom: 1, x: 0, y: 0 }) {
     };
 }
 
-/** A pose in a world whose z points up → the same in that world turned to y up, as a job with `up: "z"` turns it. @param {number[]} pose */
-export function yUp(pose) {
-    return [0, 4, 8, 12].flatMap((k) => [pose[k], pose[k + 2], -pose[k + 1], pose[k + 3]]);
+/**
+ * A pose in a world whose z or −y points up → the same in that world turned to y up, as the job turns it.
+ * @param {number[]} pose @param {"z" | "-y"} up
+ */
+export function yUp(pose, up) {
+    return [0, 4, 8, 12].flatMap((k) => {
+        const [x, y, z, w] = pose.slice(k, k + 4);
+        return up === "z" ? [x, z, -y, w] : [x, -y, -z, w];
+    });
 }
 
 /**

@@ -35,16 +35,17 @@ export function remember(id, found) {
 /** In the axes of the job's result. @param {any} job @returns {Promise<View[] | null>} none where they cannot be had here */
 export async function viewsOf(job) {
     const views = dropped.get(job.id) ?? (await keptOf(job));
-    return job.spec?.up === "z" && views ? views.map(turned) : views;
+    const up = job.spec?.up ?? "y";
+    return up !== "y" && views ? views.map((view) => turned(view, up)) : views;
 }
 
-/** With the world's z up turned to y. @param {View} view @returns {View} */
-function turned(view) {
+/** With the world's up turned to y. @param {View} view @param {"z" | "-y"} up @returns {View} */
+function turned(view, up) {
     return {
         ...view,
         camera: async (size) => {
             const camera = await view.camera(size);
-            return camera && { ...camera, pose: yUp(camera.pose) };
+            return camera && { ...camera, pose: yUp(camera.pose, up) };
         },
     };
 }

@@ -37,7 +37,7 @@ export class Options {
         // What most jobs leave as it is.
         const further = [
             choice("refine", "Cameras and exposures", [["auto", "Mend where clearly off"], ["on", "Mend wherever it helps"], ["off", "Take as they are"]], "auto"),
-            choice("up", "Up in mesh and views", [["y", "y, as in glTF"], ["z", "z, turned to y"]], "y"),
+            choice("up", "Up in mesh and views", [["y", "y, as in glTF"], ["z", "z, turned to y"], ["-y", "−y, as COLMAP and most splats have it"]], "y"),
             choice("frame", "Place of the mesh", [["auto", "Mended where silhouettes show how"], ["given", "As the files say"]], "auto"),
             choice("alpha_mode", "Opacity", [["auto", "By what it holds"], ["opaque", "Opaque"], ["mask", "Mask"], ["blend", "Blend"]], "auto", "Where the views bring it as a channel"),
             choice("texture_format", "Texture format", [["png", "PNG"], ["jpeg", "JPEG"], ["webp", "WebP"]], "png", "Not every viewer reads WebP"),

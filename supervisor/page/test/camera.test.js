@@ -38,9 +38,10 @@ test("a camera that is turned with its world sees the same", () => {
     const { pose } = poseOf([[0, 0, 1, 5], [1, 0, 0, 0.5], [0, 1, 0, -0.25]]); // prettier-ignore
     // What is 2 above the middle, along z, is so along y; what is 3 along y is 3 against z.
     const [[x, y, z], turned] = [[0.5, 3, 2], [0.5, 2, -3]]; // prettier-ignore
-    near(pixel(turned, yUp(pose), matrix, [160, 120]), pixel([x, y, z], pose, matrix, [160, 120]));
+    near(pixel(turned, yUp(pose, "z"), matrix, [160, 120]), pixel([x, y, z], pose, matrix, [160, 120]));
+    near(pixel([x, -y, -z], yUp(pose, "-y"), matrix, [160, 120]), pixel([x, y, z], pose, matrix, [160, 120]));
     assert.deepEqual(upOf([pose]), [0, 0, 1]);
-    assert.deepEqual(upOf([yUp(pose)]), [0, 1, 0]);
+    assert.deepEqual(upOf([yUp(pose, "z")]), [0, 1, 0]);
 });
 
 test("a picture lies in the middle, as large as it fits", () => {

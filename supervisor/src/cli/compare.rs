@@ -41,9 +41,15 @@ pub(super) struct CompareArgs {
     /// default `srgb` where the views are splats, else `linear`.
     #[arg(long, value_enum)]
     pub(super) blend: Option<Blend>,
-    /// What points up in the views: with `z` they are turned as `kiln bake --up z` turned them, whose meshes have y up, as
-    /// every glTF has.
-    #[arg(long, value_enum, value_name = "AXIS", default_value_t)]
+    /// What points up in the views: with `z` or `-y` they are turned as `kiln bake --up` turned them, whose meshes have y up,
+    /// as every glTF has.
+    #[arg(
+        long,
+        value_enum,
+        value_name = "AXIS",
+        default_value_t,
+        allow_hyphen_values = true
+    )]
     pub(super) up: Up,
     /// One JSON object per line on standard output; the last has all figures, those of each view too.
     #[arg(long)]

@@ -28,7 +28,10 @@ pub(super) fn turn(pictures: &mut [(Layer, Picture)], space: NormalSpace, camera
 fn to_world(pixels: &mut [[u8; 4]], space: NormalSpace, camera: &Camera, up: Up) {
     let rows: [[f64; 3]; 3] = match (space, up) {
         (NormalSpace::World, Up::Y) => return,
-        (NormalSpace::World, Up::Z) => [[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, -1.0, 0.0]],
+        (NormalSpace::World, up) => {
+            let columns = [0, 1, 2].map(|k| up.turned([0, 1, 2].map(|axis| f64::from(axis == k))));
+            [0, 1, 2].map(|row| columns.map(|column| column[row]))
+        }
         (NormalSpace::Camera, _) => {
             // The rows of the rotation are the camera's OpenCV axes in world space; OpenGL's y and z point the other
             // way.
@@ -84,8 +87,13 @@ mod tests {
     #[test]
     fn normals_of_the_world_are_turned_with_it() {
         let none = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]];
-        for (normal, wanted) in [(X, [1, 0, 0]), (Y, [0, 0, -1]), (Z, [0, 1, 0])] {
-            assert_eq!(turned(normal, NormalSpace::World, none, Up::Z), wanted);
+        for (up, axes) in [
+            (Up::Z, [[1, 0, 0], [0, 0, -1], [0, 1, 0]]),
+            (Up::Down, [[1, 0, 0], [0, -1, 0], [0, 0, -1]]),
+        ] {
+            for (normal, wanted) in [X, Y, Z].into_iter().zip(axes) {
+                assert_eq!(turned(normal, NormalSpace::World, none, up), wanted);
+            }
         }
         let mut same = [[1, 2, 3, 4]];
         to_world(&mut same, NormalSpace::World, &camera(none), Up::Y);

@@ -226,12 +226,8 @@ impl<'a> Set<'a> {
         if *offset == Offset::default() {
             return;
         }
-        let [x, y, z] = *offset;
         let place = Similarity {
-            offset: match self.up {
-                Up::Y => [x, y, z],
-                Up::Z => [x, -z, y],
-            },
+            offset: self.up.back(*offset),
             ..Similarity::NONE
         };
         self.take(&Candidate {
@@ -513,11 +509,7 @@ impl Source<'_> {
 
 /// A point of the mesh, less an offset and with y up, in the world of its file.
 pub(super) fn in_file(at: [f64; 3], offset: Offset, up: Up) -> [f64; 3] {
-    let [x, y, z] = std::array::from_fn(|k| at[k] + offset[k]);
-    match up {
-        Up::Y => [x, y, z],
-        Up::Z => [x, -z, y],
-    }
+    up.back(std::array::from_fn(|k| at[k] + offset[k]))
 }
 
 /// The name of a file in the folder of another.
@@ -543,12 +535,9 @@ fn small(camera: Camera, size: [f64; 2], edge: f64) -> Eye {
 
 /// Moves a camera into the y-up world, as [`Up`] says.
 pub(super) fn turned(camera: Camera, up: Up) -> Camera {
-    match up {
-        Up::Y => camera,
-        Up::Z => Camera {
-            rotation: camera.rotation.map(|row| [row[0], row[2], -row[1]]),
-            ..camera
-        },
+    Camera {
+        rotation: camera.rotation.map(|row| up.turned(row)),
+        ..camera
     }
 }
 

@@ -577,12 +577,18 @@ fn a_safetensors_file_gives_the_same_views_as_pictures_do() {
 }
 
 #[test]
-fn cameras_of_a_world_with_z_up_are_turned_with_it() {
+fn cameras_of_a_world_are_turned_with_it() {
+    for up in [Up::Z, Up::Down] {
+        cameras_are_turned_with(up);
+    }
+}
+
+fn cameras_are_turned_with(up: Up) {
     let folder = folder();
     let frames = [frame("opaque.png", false)];
     let (_, given, _) = deliver_from(folder.path(), &transforms(&frames), &job(0));
     let mut turned = job(0);
-    turned.repair.up = Up::Z;
+    turned.repair.up = up;
     let (_, views, _) = deliver_from(folder.path(), &transforms(&frames), &turned);
     let place = |view: &View, at: [f64; 3]| -> [f64; 3] {
         std::array::from_fn(|row| {
@@ -590,13 +596,13 @@ fn cameras_of_a_world_with_z_up_are_turned_with_it() {
             turned.sum::<f64>() + view.camera.translation[row]
         })
     };
-    for [x, y, z] in [
+    for at in [
         [1.0, 0.0, 0.0],
         [0.0, 2.0, 0.0],
         [0.0, 0.0, 3.0],
         [-1.0, 5.0, 7.0],
     ] {
-        let [before, after] = [place(&given[0], [x, y, z]), place(&views[0], [x, z, -y])];
+        let [before, after] = [place(&given[0], at), place(&views[0], up.turned(at))];
         let off = (0..3)
             .map(|k| (before[k] - after[k]).abs())
             .fold(0.0, f64::max);
@@ -624,6 +630,7 @@ fn cameras_of_a_far_mesh_come_with_it_to_its_local_origin() {
         let (rows, signs) = match up {
             Up::Y => ([0, 1, 2], [1.0; 3]),
             Up::Z => ([0, 2, 1], [1.0, -1.0, 1.0]),
+            Up::Down => ([0, 1, 2], [1.0, -1.0, -1.0]),
         };
         for ((row, from), sign) in rows.into_iter().enumerate().zip(signs) {
             for column in 0..4 {
@@ -641,7 +648,7 @@ fn cameras_of_a_far_mesh_come_with_it_to_its_local_origin() {
         result.expect("a view");
         views[0].camera
     };
-    for up in [Up::Y, Up::Z] {
+    for up in [Up::Y, Up::Z, Up::Down] {
         let (near, far) = (
             cameras([0.0; 3], up),
             cameras([451_201.0, 97.5, -5_412_299.0], up),
