@@ -76,7 +76,9 @@ fn bad_flags_are_told_in_one_line_with_64() {
         refused(&bench, &[], 64).contains("bake, compare, serve, submit, status, wait, cancel")
     );
     assert!(refused(&bench, &["bakery"], 64).contains("bakery"));
-    assert!(refused(&bench, &["bake"], 64).contains("--views"));
+    assert!(refused(&bench, &["bake"], 64).contains("MESH"));
+    let alone = words("bake mesh.glb -o out/out.glb");
+    assert!(refused(&bench, &alone, 64).contains("--views"));
     bench.assert_clean(&[]);
 }
 
