@@ -42,6 +42,7 @@ pub(super) fn recover(
         mut recovered,
         blobs,
         states,
+        removed,
         time,
     } = rows(db, &files, clock, keep_ms).map_err(|error| told(place, &error))?;
     for digest in files.keys().filter(|digest| !blobs.contains(*digest)) {
@@ -62,7 +63,8 @@ pub(super) fn recover(
     for name in names(&place.spool())? {
         recovered.uploads += u64::from(clear(&place.spool().join(name)));
     }
-    let last = states.keys().max().copied();
+    // With a clock that went back, the next id is the last plus one: that of a removed job must not be another's.
+    let last = states.keys().max().copied().max(removed);
     Ok((recovered, Ids::after(last), time))
 }
 
@@ -72,6 +74,8 @@ struct Rows {
     blobs: HashSet<Digest>,
     /// Whether each job is queued.
     states: HashMap<JobId, bool>,
+    /// The greatest id of those that were removed.
+    removed: Option<JobId>,
     time: Time,
 }
 
@@ -109,6 +113,8 @@ fn rows(
     let jobs = all(&batch, "SELECT id, state = 'queued' FROM jobs", |row| {
         Ok((read_id(row, 0)?, row.get(1)?))
     })?;
+    let text = "SELECT id FROM gone ORDER BY id DESC LIMIT 1";
+    let removed = all(&batch, text, |row| read_id(row, 0))?.pop();
     recovered.stored = jobs.len() as u64;
     recovered.queued = jobs::queued(&batch)?;
     batch.commit()?;
@@ -118,6 +124,7 @@ fn rows(
         recovered,
         blobs,
         states: jobs.into_iter().collect(),
+        removed,
         time,
     })
 }

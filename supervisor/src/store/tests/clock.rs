@@ -87,6 +87,23 @@ async fn time_passes_while_the_sidecar_is_not_there_and_not_while_the_machine_is
     goes(&store, &clock, id).await;
 }
 
+/// What asks for the removed job must not get another.
+#[tokio::test]
+async fn an_id_is_given_once_even_by_a_clock_that_went_back() {
+    let (folder, clock) = (folder(), Clock::still(NOON));
+    let store = open_by(folder.path(), &clock);
+    let kept = accept(&store, "a").await.id;
+    clock.set_wall(-DAY_MS);
+    let removed = accept(&store, "b").await.id;
+    succeed(&store, removed, b"glTF").await;
+    store.forget(removed).await.expect("a disk");
+    store.close().await.expect("open");
+    let store = open_by(folder.path(), &clock);
+    let next = accept(&store, "c").await.id;
+    assert!(kept < removed && removed < next, "{removed} and {next}");
+    assert_eq!(store.get(removed).await, Err(StoreError::Gone));
+}
+
 #[tokio::test]
 async fn a_machine_that_goes_down_forgets_minutes_of_a_time_of_hours() {
     let (folder, clock) = (folder(), Clock::still(NOON));
