@@ -13,7 +13,7 @@ use crate::cloud::Cloud;
 use crate::draw::draw;
 use crate::surface::Surface;
 use crate::view::{Filter, View};
-use crate::volume::{Seen, Volume};
+use crate::volume::{DepthMap, Volume};
 
 /// How much farther the coarse volume reaches.
 const FARTHER: f32 = 1.5;
@@ -21,8 +21,6 @@ const FARTHER: f32 = 1.5;
 const COARSE: (usize, usize, u32) = (80, 24, 160);
 /// Pixels a voxel, along an axis, of the views of the fine volume.
 const PIXELS: f32 = 2.0;
-/// Edge of a picture, in pixels, for which the filter's variance holds.
-const TRAINED_EDGE: f32 = 512.0;
 /// Tangent of half the field of view, and its sine.
 const HALF_FIELD: [f32; 2] = [0.363_970_23, 0.342_020_14];
 /// Views that are drawn at once: each alone does not keep many processors busy, and takes some 50 MiB.
@@ -51,7 +49,7 @@ pub struct Extracted {
     pub left_out: usize,
 }
 
-/// Finds the surface; none where the splats show nothing solid. `tell` hears how many views are done, and of how many;
+/// Finds the surface; none where the splats show nothing solid, or are too small for where they lie. `tell` hears how many views are done, and of how many;
 /// threads call it.
 #[must_use]
 pub fn extract(
@@ -73,7 +71,7 @@ pub fn extract(
     let (centre, radius) = cloud.ball();
     let (centre, reach) = (centre.map(|x| x as f32), FARTHER * radius as f32);
     let [low, high] = [-reach, reach].map(|reach| centre.map(|x| x + reach));
-    let mut coarse = Volume::new(low, high, voxels);
+    let mut coarse = Volume::new(low, high, voxels)?;
     add(&mut coarse, views, |k| {
         draw(view_of(k, views, centre, reach, edge))
     });
@@ -85,13 +83,10 @@ pub fn extract(
             corners[1][k] = corners[1][k].max(at[k] + coarse.edge());
         }
     }
+    let mut fine = Volume::new(corners[0], corners[1], fineness.voxels)?;
     let side: [f32; 3] = std::array::from_fn(|k| corners[1][k] - corners[0][k]);
-    if side.iter().any(|side| !side.is_finite()) {
-        return None;
-    }
     let centre = std::array::from_fn(|k| (corners[0][k] + corners[1][k]) / 2.0);
     let reach = side.iter().map(|side| side * side).sum::<f32>().sqrt() / 2.0;
-    let mut fine = Volume::new(corners[0], corners[1], fineness.voxels);
     let edge = (PIXELS * 2.0 * reach / fine.edge()).clamp(64.0, 2048.0) as u32;
     add(&mut fine, fineness.views, |k| {
         draw(view_of(k, fineness.views, centre, reach, edge))
@@ -102,23 +97,18 @@ pub fn extract(
 }
 
 /// Adds views to a volume, some at once, in their order.
-fn add(volume: &mut Volume, count: usize, draw: impl Fn(usize) -> Seen + Sync) {
+fn add(volume: &mut Volume, count: usize, draw: impl Fn(usize) -> DepthMap + Sync) {
     for first in (0..count).step_by(AT_ONCE) {
         let some = first..count.min(first + AT_ONCE);
-        let seen: Vec<Seen> = some.into_par_iter().map(&draw).collect();
+        let seen: Vec<DepthMap> = some.into_par_iter().map(&draw).collect();
         volume.add(&seen);
     }
 }
 
 /// What a view shows, its filter widened to the picture.
-fn see(cloud: &Cloud, filter: Filter, view: View) -> Seen {
-    let widened = (view.size[0] as f32 / TRAINED_EDGE).powi(2);
-    let filter = match filter {
-        Filter::Classic(variance) => Filter::Classic(variance * widened),
-        Filter::Mip(variance) => Filter::Mip(variance * widened),
-    };
-    let shown = draw(cloud, &view, filter, 0);
-    Seen::new(view, &shown.alpha, &shown.median)
+fn see(cloud: &Cloud, filter: Filter, view: View) -> DepthMap {
+    let shown = draw(cloud, &view, filter.widened(view.size[0]), 0);
+    DepthMap::new(view, &shown.alpha, &shown.median)
 }
 
 /// Direction `k` of `count`, evenly spread over a sphere (Fibonacci lattice).

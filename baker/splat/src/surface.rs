@@ -222,7 +222,7 @@ fn crossing(volume: &Volume, at: [usize; 3], axis: usize) -> [f32; 3] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::volume::Seen;
+    use crate::volume::DepthMap;
     use crate::volume::tests::of_ball;
 
     /// How often each edge is used one way, less the other way; and whether each is used twice.
@@ -277,10 +277,10 @@ mod tests {
     #[test]
     fn a_ball_that_views_see_is_found() {
         const RADIUS: f32 = 0.4;
-        let mut volume = Volume::new([-RADIUS; 3], [RADIUS; 3], 60);
+        let mut volume = Volume::new([-RADIUS; 3], [RADIUS; 3], 60).expect("a box");
         for k in 0..60 {
             let (view, alpha, depths) = of_ball(k, RADIUS);
-            volume.add(&[Seen::new(view, &alpha, &depths)]);
+            volume.add(&[DepthMap::new(view, &alpha, &depths)]);
         }
         let surface = Surface::of(&volume);
         assert!(is_closed_manifold(&surface));

@@ -34,3 +34,19 @@ pub enum Filter {
     /// 0.3 in gsplat.
     Mip(f32),
 }
+
+/// Edge of a picture, in pixels, for which a filter's variance holds. Splats are trained with pictures in which an object
+/// has about this size. In larger ones the variance grows, or thin splats fall apart.
+const TRAINED_EDGE: f32 = 512.0;
+
+impl Filter {
+    /// The filter for a picture of an object with this edge in pixels.
+    #[must_use]
+    pub fn widened(self, edge: u32) -> Self {
+        let by = (edge as f32 / TRAINED_EDGE).powi(2);
+        match self {
+            Self::Classic(variance) => Self::Classic(variance * by),
+            Self::Mip(variance) => Self::Mip(variance * by),
+        }
+    }
+}

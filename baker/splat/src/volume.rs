@@ -36,7 +36,7 @@ pub(crate) struct Volume {
     /// Voxels along each axis.
     size: [usize; 3],
     /// Bricks along each axis; x runs fastest.
-    wall: [usize; 3],
+    grid: [usize; 3],
     bricks: Vec<Brick>,
 }
 
@@ -60,24 +60,29 @@ struct Row {
 }
 
 impl Volume {
-    /// A box from `low` to `high` whose longest side has so many voxels, and a margin around it.
-    ///
-    /// # Panics
-    /// The box has no extent, or there are no voxels.
-    #[must_use]
-    pub(crate) fn new(low: [f32; 3], high: [f32; 3], longest: usize) -> Self {
+    /// A box from `low` to `high` whose longest side has so many voxels, and a margin around it. None where neighbouring
+    /// voxels are one number.
+    pub(crate) fn new(low: [f32; 3], high: [f32; 3], longest: usize) -> Option<Self> {
         let side: [f32; 3] = std::array::from_fn(|k| high[k] - low[k]);
         let edge = side.into_iter().fold(0.0, f32::max) / longest as f32;
-        assert!(edge > 0.0 && edge.is_finite(), "a box without extent");
+        let farthest = low
+            .into_iter()
+            .chain(high)
+            .map(f32::abs)
+            .fold(0.0, f32::max);
+        // A NaN or an infinity is no box, either.
+        if !(edge > farthest * f32::EPSILON && edge.is_finite()) {
+            return None;
+        }
         let size = side.map(|side| (side / edge).ceil() as usize + 1 + 2 * MARGIN);
-        let wall = size.map(|size| size.div_ceil(BRICK));
-        Self {
+        let grid = size.map(|size| size.div_ceil(BRICK));
+        Some(Self {
             origin: low.map(|low| low - MARGIN as f32 * edge),
             edge,
             size,
-            wall,
-            bricks: vec![Brick::default(); wall.iter().product()],
-        }
+            grid,
+            bricks: vec![Brick::default(); grid.iter().product()],
+        })
     }
 
     /// Voxels along each axis.
@@ -92,9 +97,9 @@ impl Volume {
     }
 
     /// Adds what views see, one after the other.
-    pub(crate) fn add(&mut self, views: &[Seen]) {
+    pub(crate) fn add(&mut self, views: &[DepthMap]) {
         let (volume, machine) = ((self.origin, self.edge), Machine::this());
-        let [across, down, _] = self.wall;
+        let [across, down, _] = self.grid;
         let bricks = self.bricks.par_iter_mut().enumerate();
         bricks.for_each(|(number, brick)| {
             let place = [
@@ -109,7 +114,7 @@ impl Volume {
                     Some(false) => {}
                     None => {
                         let rows = brick.rows.get_or_insert_with(Row::brick);
-                        machine.run(Listen {
+                        machine.run(Integrate {
                             rows,
                             seen,
                             volume,
@@ -138,7 +143,7 @@ impl Volume {
 
     fn brick(&self, at: [usize; 3]) -> &Brick {
         let [x, y, z] = at.map(|at| at / BRICK);
-        &self.bricks[(z * self.wall[1] + y) * self.wall[0] + x]
+        &self.bricks[(z * self.grid[1] + y) * self.grid[0] + x]
     }
 
     fn is_border(&self, at: [usize; 3]) -> bool {
@@ -164,17 +169,17 @@ impl Row {
     }
 }
 
-/// Adds what a view says of each voxel of a brick.
-struct Listen<'a> {
+/// Integrates a view: adds what it says of each voxel of a brick.
+struct Integrate<'a> {
     rows: &'a mut [Row; BRICK * BRICK],
-    seen: &'a Seen,
+    seen: &'a DepthMap,
     /// Centre of the volume's first voxel, and edge of a voxel.
     volume: ([f32; 3], f32),
     /// First voxel.
     first: [usize; 3],
 }
 
-impl Kernel for Listen<'_> {
+impl Kernel for Integrate<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -199,8 +204,8 @@ fn place((origin, edge): ([f32; 3], f32), at: [usize; 3]) -> [f32; 3] {
     std::array::from_fn(|k| origin[k] + edge * at[k] as f32)
 }
 
-/// A view, and how near and how far it sees in each tile.
-pub(crate) struct Seen {
+/// What a view sees: the depth of each pixel, and the nearest and farthest of each tile.
+pub(crate) struct DepthMap {
     view: View,
     width: usize,
     /// View-space z of each pixel, infinite where it shows nothing.
@@ -211,7 +216,7 @@ pub(crate) struct Seen {
     tiles: Vec<[f32; 2]>,
 }
 
-impl Seen {
+impl DepthMap {
     /// Takes alpha and depth (view-space z) of each pixel, row by row; a depth of 0 shows nothing.
     pub(crate) fn new(view: View, alpha: &[f32], depths: &[f32]) -> Self {
         let [width, height] = view.size.map(|edge| edge as usize);
@@ -282,7 +287,8 @@ impl Seen {
         (L::of(depths) - ahead, shown)
     }
 
-    /// Whether all of a brick lies farther than the truncation before what is seen there, or all of it behind; none if neither.
+    /// True where all of a brick lies farther than the truncation before what is seen there, false where all of it lies as
+    /// far behind; else none.
     fn whole(&self, volume: ([f32; 3], f32), first: [usize; 3]) -> Option<bool> {
         let reach = TRUNCATION * volume.1;
         let mut low = [f32::INFINITY; 3];
@@ -313,8 +319,8 @@ impl Seen {
 impl Volume {
     /// One whose distances are given, from the origin to 1.
     pub(crate) fn of(size: usize, distance: impl Fn([usize; 3]) -> f32) -> Self {
-        let mut volume = Self::new([0.0; 3], [1.0; 3], size);
-        let [across, down, _] = volume.wall;
+        let mut volume = Self::new([0.0; 3], [1.0; 3], size).expect("a box");
+        let [across, down, _] = volume.grid;
         for (number, brick) in volume.bricks.iter_mut().enumerate() {
             let place = [
                 number % across,
@@ -341,8 +347,8 @@ pub(crate) mod tests {
     use super::*;
     use crate::lanes::Plain;
 
-    /// A point, as [`Seen::before`] has it of eight.
-    fn before(seen: &Seen, at: [f32; 3]) -> Option<f32> {
+    /// A point, as [`DepthMap::before`] has it of eight.
+    fn before(seen: &DepthMap, at: [f32; 3]) -> Option<f32> {
         let pixel = seen.pixel(at).filter(|pixel| seen.shows(*pixel))?;
         let [column, row, ahead] = pixel;
         Some(seen.depths[row as usize * seen.width + column as usize] - ahead)
@@ -351,13 +357,13 @@ pub(crate) mod tests {
     #[test]
     fn a_brick_is_whole_only_where_its_voxels_agree() {
         const RADIUS: f32 = 0.4;
-        let volume = Volume::new([-RADIUS; 3], [RADIUS; 3], 90);
+        let volume = Volume::new([-RADIUS; 3], [RADIUS; 3], 90).expect("a box");
         let (lattice, reach) = ((volume.origin, volume.edge), TRUNCATION * volume.edge);
-        let [across, down, deep] = volume.wall;
+        let [across, down, deep] = volume.grid;
         let mut count = [0, 0, 0];
         for k in 0..3 {
             let (view, alpha, depths) = of_ball(20 * k, RADIUS);
-            let seen = Seen::new(view, &alpha, &depths);
+            let seen = DepthMap::new(view, &alpha, &depths);
             for number in 0..across * down * deep {
                 let brick = [
                     number % across,
@@ -393,12 +399,12 @@ pub(crate) mod tests {
 
     #[test]
     fn rows_of_voxels_see_what_each_of_them_sees() {
-        let volume = Volume::new([-0.5; 3], [0.5; 3], 60);
+        let volume = Volume::new([-0.5; 3], [0.5; 3], 60).expect("a box");
         let lattice = (volume.origin, volume.edge);
         let (mut view, alpha, depths) = of_ball(7, 0.4);
         // A part of the volume lies outside of the picture, a part behind the camera.
         view.translation = [0.3, 0.0, 0.2];
-        let seen = Seen::new(view, &alpha, &depths);
+        let seen = DepthMap::new(view, &alpha, &depths);
         let mut count = [0, 0];
         for number in 0..60 * 60 {
             let at = [8 * (number % 7), number / 60, number % 60];

@@ -109,3 +109,36 @@ fn what_is_clear_has_no_surface() {
     assert!(extract(&clear, Filter::Classic(0.3), FINENESS, &|_, _| ()).is_none());
     assert!(extract(&Cloud::new(0), Filter::Classic(0.3), FINENESS, &|_, _| ()).is_none());
 }
+
+#[test]
+fn splats_that_have_no_place_for_voxels_have_no_surface() {
+    let splat = |at: [f32; 3], scale: f32, opacity: f32| Splat {
+        position: at,
+        scales: [scale; 3],
+        rotation: [1.0, 0.0, 0.0, 0.0],
+        opacity,
+        constant: [0.0; 3],
+    };
+    for (what, splats) in [
+        ("none", vec![]),
+        ("clear", vec![splat([0.0; 3], 1.0, 0.05)]),
+        (
+            "too small for their place",
+            vec![splat([1e6; 3], 1e-3, 0.9)],
+        ),
+        (
+            "beyond all numbers",
+            vec![
+                splat([-3e38, 0.0, 0.0], 1.0, 0.9),
+                splat([3e38, 0.0, 0.0], 1.0, 0.9),
+            ],
+        ),
+    ] {
+        let mut cloud = Cloud::new(0);
+        for splat in &splats {
+            assert!(cloud.push(splat, &[]), "a sound splat");
+        }
+        let found = extract(&cloud, Filter::Classic(0.3), FINENESS, &|_, _| ());
+        assert_eq!(found, None, "{what}");
+    }
+}

@@ -4,11 +4,11 @@
 //!   panic hook ─────────────── Slot::Panic    text and place
 //!   global allocator ───────── Slot::Memory   the size that the system refused       memory
 //!   handler of a deadly signal Slot::Signal   number, address, stacks                signals → stacks → symbols
-//!   both, and a call of exit   State          what the thread that ends it was doing
+//!   that handler, and exit ─── State          what the thread that ends the process was doing
 //! ```
 //!
 //! It does not change how the process ends: the wait status shows the same signal with or without it. Handlers allocate
-//! nothing, take no locks and write with `pwrite` alone. Each first writes what cannot fail (number and address), then
+//! nothing, wait for no lock for long and write with `pwrite` alone. Each first writes what cannot fail (number and address), then
 //! raw frames, then names, so that a handler which crashes itself still leaves what it had.
 //!
 //! System calls that a filter must allow after [`install`]: `pwrite64`, `rt_sigaction`, `rt_sigprocmask`,

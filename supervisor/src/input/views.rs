@@ -86,11 +86,7 @@ pub fn find_views(path: &Path, images: Option<&Path>) -> Result<Input, Box<JobEr
     Ok(input)
 }
 
-/// Finds uploaded views beneath `top`; no pictures are looked for above it.
-///
-/// # Errors
-/// The file of Gaussian splats that stands in place of a mesh, or within the folder of an unpacked SOG: it brings its
-/// views.
+/// The file of Gaussian splats that is given as the mesh, or that the folder of an unpacked SOG holds. It needs no views.
 #[must_use]
 pub fn splats_of(mesh: &Path) -> Option<PathBuf> {
     let list = mesh.join(splats::LIST);
@@ -100,6 +96,9 @@ pub fn splats_of(mesh: &Path) -> Option<PathBuf> {
     }
 }
 
+/// Finds uploaded views beneath `top`; no pictures are looked for above it.
+///
+/// # Errors
 /// As [`find_views`].
 pub fn find_uploaded(what: &str, top: &Path, main: &str) -> Result<Input, Box<JobError>> {
     let file = top.join(main);

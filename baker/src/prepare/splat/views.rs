@@ -32,9 +32,6 @@ const FIELD: f64 = 40.0;
 const TRELLIS: (f64, u32) = (2.0, 1024);
 /// Least and largest edge of a picture in pixels.
 const EDGES: [f64; 2] = [256.0, 2048.0];
-/// Edge of a picture, in pixels, for which the filter's variance holds. Splats are trained with pictures in which an object
-/// has about this size. In larger ones the variance grows, or thin splats fall apart: guitar loses 0.9 dB.
-const TRAINED_EDGE: f64 = 512.0;
 /// Share of an atlas that its charts cover, about.
 const COVERED: f64 = 0.65;
 /// Room around what is looked at.
@@ -66,8 +63,8 @@ pub(crate) struct SplatViews {
     own: Vec<Pose>,
     /// The same in the world of the mesh.
     poses: Vec<Pose>,
-    /// The filter's variance in these pictures, as a multiple of the one that it names.
-    widened: f64,
+    /// [`Self::filter`] for these pictures.
+    drawn: Filter,
     /// They look at the splats as a whole, not at a mesh.
     probing: bool,
 }
@@ -114,7 +111,7 @@ impl SplatViews {
             focal: focal(PROBE_EDGE),
             own: Vec::new(),
             poses: Vec::new(),
-            widened: 1.0,
+            drawn: filter,
             probing: true,
         };
         views.stand_around(centre, radius, PROBES);
@@ -178,7 +175,7 @@ impl SplatViews {
             Wanted::Count(count) => self.stand_around(centre, radius, count as usize),
             Wanted::Trellis => {
                 self.edge = TRELLIS.1;
-                self.widened = 1.0;
+                self.drawn = self.filter;
                 self.focal = focal(self.edge);
                 let all = (0..TRELLIS_VIEWS).map(|k| {
                     // Of its own world (z up) as its PLY has it.
@@ -193,7 +190,7 @@ impl SplatViews {
     /// Sets views around a ball that fills their pictures.
     fn stand_around(&mut self, centre: [f64; 3], radius: f64, count: usize) {
         self.focal = focal(self.edge);
-        self.widened = (f64::from(self.edge) / TRAINED_EDGE).powi(2);
+        self.drawn = self.filter.widened(self.edge);
         let distance = ROOM * radius / (FIELD / 2.0).to_radians().sin();
         let all = (0..count).map(|k| {
             let direction = around(k, count);
@@ -227,7 +224,7 @@ impl SplatViews {
         let found = found.ok_or_else(|| Failure {
             code: Code::InvalidAsset,
             message: format!(
-                "{name}: its splats show no solid surface: they are clear, or all in one point"
+                "{name}: its splats show no solid surface: they are clear, all in one point, or too small for how far from the origin they lie"
             ),
             hint: "give a mesh, and these splats as --views".to_owned(),
         })?;
@@ -296,12 +293,7 @@ impl SplatViews {
             centre: [self.edge as f32 / 2.0; 2],
             size: [self.edge; 2],
         };
-        let widened = self.widened as f32;
-        let filter = match self.filter {
-            Filter::Classic(variance) => Filter::Classic(variance * widened),
-            Filter::Mip(variance) => Filter::Mip(variance * widened),
-        };
-        let drawn = draw(&self.splats.cloud, &view, filter, self.degree);
+        let drawn = draw(&self.splats.cloud, &view, self.drawn, self.degree);
         let pixels = drawn.colour.iter().zip(&drawn.alpha);
         let pixels = pixels.map(|(colour, &alpha)| {
             let [r, g, b] = colour.map(|x| byte(x / alpha.max(1e-6)));

@@ -196,7 +196,7 @@ impl Inputs {
             })),
             None => Err(bad(format!("the part {what:?} is missing"))),
         };
-        // Splats alone bring no views of their own.
+        // Splats alone are mesh and views.
         let alone = views.is_none() && mesh.as_deref().is_some_and(splats::are_in);
         let mesh = source(mesh, "mesh")?;
         let views = if alone { None } else { source(views, "views")? };
