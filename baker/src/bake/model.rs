@@ -9,6 +9,7 @@
 //! | `links` | which neighbouring texels are of one surface |
 //! | `subset` | rows → the subset by which λ is found where there are very many |
 //! | `footprint` | samples, picture → rows |
+//! | `plots` | rows pixel by pixel → rows by squares of the texture |
 //! | `row_cache` | views → their rows, stored or built again for each pass |
 //! | `colour` | bytes ↔ the space of the fit |
 //! | `vec3` | products of vectors and matrices of three |
@@ -17,6 +18,7 @@ pub mod atlas;
 pub mod colour;
 pub mod footprint;
 pub mod links;
+pub(crate) mod plots;
 pub mod raster;
 pub(crate) mod row_cache;
 pub mod rows;

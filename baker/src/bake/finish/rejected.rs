@@ -160,9 +160,10 @@ fn codes(against: Against<'_>, view: &View, opaque: &[bool]) -> Vec<u8> {
             })
         })
         .collect();
-    apply_consensus([view.width, view.height], &chunks, None, &mut weights);
-    let pixels = chunks.iter().flat_map(|rows| &rows.pixels);
-    for (&pixel, weight) in pixels.zip(weights) {
+    let pixels = || chunks.iter().flat_map(|rows| &rows.pixels);
+    let rows = || pixels().map(|&pixel| (pixel, true));
+    apply_consensus([view.width, view.height], rows, &mut weights);
+    for (&pixel, weight) in pixels().zip(weights) {
         let steps = f32::from(u8::MAX - BELIEVED);
         codes[pixel as usize] = BELIEVED + ((1.0 - weight.clamp(0.0, 1.0)) * steps).round() as u8;
     }

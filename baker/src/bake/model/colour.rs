@@ -14,15 +14,25 @@ pub fn decode(encoded: f32) -> f32 {
     }
 }
 
+/// Steps of the square root of light between which [`encode`] interpolates; it errs by 5e-7 at most.
+const ROOTS: usize = 1024;
+
 /// Encodes linear light to sRGB; values outside 0-1 are clamped.
 #[must_use]
 pub fn encode(linear: f32) -> f32 {
+    /// The power law at each step, and at one more. A power for each pixel and channel takes a fifth of a fit's time.
+    static ENCODED: LazyLock<[f32; ROOTS + 2]> = LazyLock::new(|| {
+        let at = |step: usize| (step as f64 / ROOTS as f64).powf(2.0 / 2.4);
+        std::array::from_fn(|step| (1.055 * at(step) - 0.055) as f32)
+    });
     let linear = linear.clamp(0.0, 1.0);
     if linear <= 0.003_130_8 {
-        linear * 12.92
-    } else {
-        1.055 * linear.powf(1.0 / 2.4) - 0.055
+        return linear * 12.92;
     }
+    let root = linear.sqrt() * ROOTS as f32;
+    let step = root as usize;
+    let [one, other] = [ENCODED[step], ENCODED[step + 1]];
+    one + (root - step as f32) * (other - one)
 }
 
 /// Slope of [`encode`] at a linear value.

@@ -24,6 +24,9 @@ pub const LEAST_ENTRY: f32 = 1.0 / 512.0;
 /// Taps lie together if the rectangle around their texels has no more texels than this.
 pub const TOGETHER_TEXELS: u32 = 64;
 
+/// Texels of the largest grid in which the taps of a pixel are added up.
+const GRID: usize = 256;
+
 /// The rows of one view, band by band from the top. `taps` is the s of s×s.
 #[must_use]
 pub fn footprints(scene: &Scene, view: &View, taps: u32) -> Vec<Rows> {
@@ -76,12 +79,14 @@ impl Footprints<'_> {
         }
         let samples = raster(&self.projected, triangles, view.width, first, end, taps);
         let mut footprint = Vec::with_capacity((4 * taps * taps) as usize);
+        let mut places = Vec::with_capacity((taps * taps) as usize);
         for row in first..end {
             for column in 0..view.width {
                 let pixel = (row * view.width + column) as usize;
                 let colour = view.pixels[pixel];
                 let line = ((row - first) * taps) as usize * samples.row_length;
-                if counts(&colour) && self.enter(&samples, line, [column, row], &mut footprint) {
+                if counts(&colour) && self.locate(&samples, line, [column, row], &mut places) {
+                    self.enter(&places, &mut footprint);
                     rows.push(&footprint, colour, pixel as u32);
                 }
             }
@@ -90,41 +95,55 @@ impl Footprints<'_> {
         rows
     }
 
-    /// Sets `footprint` to that of a pixel, whose first row of samples starts at `line`. Returns whether it has a row.
-    fn enter(
+    /// Sets `places` to those of a pixel's taps in the texture; its first row of samples starts at `line`. Returns
+    /// whether the pixel has a row.
+    fn locate(
         &self,
         samples: &RasterSamples,
         line: usize,
         [column, row]: [u32; 2],
-        footprint: &mut Vec<Entry>,
+        places: &mut Vec<[f32; 2]>,
     ) -> bool {
         let (scene, taps) = (self.scene, self.taps);
         let step = 1.0 / f64::from(taps);
-        let share = 1.0 / (taps * taps) as f32;
-        footprint.clear();
-        let (mut met, mut around) = (false, Around::default());
-        for tap in 0..taps * taps {
-            let (k, l) = (tap % taps, tap / taps);
-            let at = line + l as usize * samples.row_length + (column * taps + k) as usize;
-            let triangle = samples.triangles[at];
-            if triangle == NOTHING {
-                return false;
-            }
-            let x = f64::from(column) + (f64::from(k) + 0.5) * step;
+        places.clear();
+        let mut met = false;
+        for l in 0..taps {
+            let at = line + l as usize * samples.row_length + (column * taps) as usize;
             let y = f64::from(row) + (f64::from(l) + 0.5) * step;
-            let [u, v] = texel_coords(scene, &self.projected, triangle, x, y);
-            met |= scene.window.meets([u, v]);
-            around.add(scene.size, [u, v]);
-            add_tap(footprint, scene.size, u, v, share);
+            for (k, &triangle) in (0..taps).zip(&samples.triangles[at..]) {
+                if triangle == NOTHING {
+                    return false;
+                }
+                let x = f64::from(column) + (f64::from(k) + 0.5) * step;
+                let place = texel_coords(scene, &self.projected, triangle, x, y);
+                met |= scene.window.meets(place);
+                places.push(place);
+            }
         }
-        if !met {
-            return false;
+        met
+    }
+
+    /// Sets `footprint` to that of a pixel with taps at these places.
+    fn enter(&self, places: &[[f32; 2]], footprint: &mut Vec<Entry>) {
+        let size = self.scene.size;
+        let share = 1.0 / places.len() as f32;
+        footprint.clear();
+        let mut around = Around::default();
+        for &place in places {
+            around.add(size, place);
+        }
+        if around.texels() <= GRID as f32 {
+            around.sum(size, places, footprint);
+        } else {
+            for &[u, v] in places {
+                add_tap(footprint, size, u, v, share);
+            }
         }
         if around.texels() <= TOGETHER_TEXELS as f32 {
             drop_least(footprint, self.least);
         }
-        scene.window.take(footprint);
-        true
+        self.scene.window.take(footprint);
     }
 }
 
@@ -134,7 +153,7 @@ struct Around(Option<[[f32; 2]; 2]>);
 
 impl Around {
     fn add(&mut self, size: u32, tap: [f32; 2]) {
-        let first = tap.map(|at| (at - 0.5).clamp(0.0, (size - 1) as f32).floor());
+        let first = tap.map(|at| (at - 0.5).clamp(0.0, (size - 1) as f32) as u32 as f32);
         let [low, high] = self.0.get_or_insert([first; 2]);
         for axis in 0..2 {
             low[axis] = low[axis].min(first[axis]);
@@ -146,6 +165,39 @@ impl Around {
         let [low, high] = self.0.unwrap_or_default();
         // A tap also reads the texel after its first.
         (high[0] - low[0] + 2.0) * (high[1] - low[1] + 2.0)
+    }
+
+    /// Adds up taps that lie within a grid, each a bilinear lookup that is clamped to the edge: [`add_tap`] for each.
+    fn sum(&self, size: u32, places: &[[f32; 2]], footprint: &mut Vec<Entry>) {
+        let [low, high] = self.0.unwrap_or_default();
+        let [left, top] = low.map(|at| at as usize);
+        let across = (high[0] - low[0]) as usize + 2;
+        let down = (high[1] - low[1]) as usize + 2;
+        let share = 1.0 / places.len() as f32;
+        let last = size as i32 - 1;
+        let mut sums = [0.0_f32; GRID];
+        for place in places {
+            // Beyond the edge both texels of a lookup are that of the edge.
+            let [x, y] = place.map(|at| (at - 0.5).clamp(-1.0, size as f32));
+            let [column, row] = [x, y].map(|at| at as i32 - i32::from(at < 0.0));
+            let [fx, fy] = [x - column as f32, y - row as f32];
+            let columns = [column, column + 1].map(|at| at.clamp(0, last) as usize - left);
+            let rows = [row, row + 1].map(|at| at.clamp(0, last) as usize - top);
+            for (row, down) in rows.into_iter().zip([1.0 - fy, fy]) {
+                for (column, along) in columns.into_iter().zip([1.0 - fx, fx]) {
+                    sums[row * across + column] += along * down * share;
+                }
+            }
+        }
+        for row in 0..down {
+            for column in 0..across {
+                let weight = sums[row * across + column];
+                if weight > 0.0 {
+                    let texel = ((top + row) * size as usize + left + column) as u32;
+                    footprint.push(Entry { texel, weight });
+                }
+            }
+        }
     }
 }
 

@@ -1,9 +1,9 @@
 //! Row cache: the rows of all views, stored up to a budget, and beyond it built again from the view for each
 //! pass.
 //!
-//! A row takes 100-150 bytes and its pixel 4. So a job with any number of views fits in memory if the rows of later
-//! ones are not stored; the price is time. Nothing else differs: chunks come in one order with one numbering, so sums
-//! over them are the same to the bit.
+//! A row of twelve texels takes some 70 bytes, and 8 for its weight and residual. So a job with any number of views fits in memory if the
+//! rows of later ones are not stored; the price is time. Nothing else differs: rows come in one order with one numbering,
+//! so sums over them are the same to the bit.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -13,9 +13,9 @@ use proto::plan::RowsHeld;
 use proto::table::View;
 use rayon::prelude::*;
 
-use crate::bake::model::colour::Observed;
 use crate::bake::model::footprint::{BAND, footprints};
-use crate::bake::model::rows::{Entry, Rows};
+use crate::bake::model::plots::{ENTRY_BYTES, Plots, ROW_BYTES, ViewRows};
+use crate::bake::model::rows::Rows;
 use crate::bake::model::scene::Scene;
 use crate::bake::plan::window::Window;
 use crate::bake::solve::backend::RowMemory;
@@ -28,13 +28,10 @@ pub(crate) const BUDGET: usize = 1200 << 20;
 /// Rows that are built again may take this fraction of the budget at once.
 const SHARE_IN_FLIGHT: usize = 8;
 
-/// Bytes of a row beside its entries: its start, colour and pixel.
-const ROW: usize = size_of::<u32>() + size_of::<[u8; 4]>() + size_of::<u32>();
-
 /// Where the rows of a view come from.
 #[derive(Debug)]
 enum CachedRows {
-    Stored(Vec<Rows>),
+    Stored(ViewRows),
     Rebuilt(View),
 }
 
@@ -85,8 +82,8 @@ impl RowBudget {
     pub(crate) fn memory(&self) -> RowMemory {
         RowMemory {
             all: self.bytes as u64,
-            row: ROW as f64,
-            entry: size_of::<Entry>() as f64,
+            row: ROW_BYTES as f64,
+            entry: ENTRY_BYTES,
             word: 0.0,
         }
     }
@@ -103,7 +100,7 @@ pub(crate) struct RowCache {
     taps: u32,
     budget: RowBudget,
     views: Vec<CachedView>,
-    /// Weight of each row of each view.
+    /// Weight of each row of each view, in the order of its [`ViewRows`].
     pub(crate) weights: Vec<Vec<f32>>,
 }
 
@@ -111,24 +108,8 @@ pub(crate) struct RowCache {
 pub(crate) struct ViewGroup<'a> {
     /// Range of views, in the order in which they were added.
     pub(crate) views: Range<usize>,
-    /// Rows of each, band by band.
-    pub(crate) rows: Vec<Cow<'a, [Rows]>>,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Chunk<'a> {
-    pub(crate) rows: &'a Rows,
-    pub(crate) weights: &'a [f32],
-}
-
-impl Chunk<'_> {
-    /// Weight of each channel of a row: robust weight times squared slope.
-    pub(crate) fn channel_weights(&self, row: usize, table: &[Observed; 256]) -> [f32; 3] {
-        let colour = self.rows.colours[row];
-        std::array::from_fn(|channel| {
-            self.weights[row] * table[colour[channel] as usize].slope_squared
-        })
-    }
+    /// Rows of each.
+    pub(crate) rows: Vec<Cow<'a, ViewRows>>,
 }
 
 impl RowCache {
@@ -172,11 +153,12 @@ impl RowCache {
                 + each(band, pace::SAMPLE)
                 + each(size_of_val(view.pixels.as_slice()), pace::TABLE_BYTE),
         );
-        let chunks = footprints(&self.scene, view, self.taps);
-        let bytes = chunks.iter().map(bytes).sum();
-        let rows = chunks.iter().map(Rows::len).sum();
+        let bands = footprints(&self.scene, view, self.taps);
+        let sorted = self.sorted(&bands);
+        let (bytes, len) = (sorted.bytes(), sorted.len());
+        let rows = bands.iter().map(Rows::len).sum();
         let source = if self.budget.take(bytes) {
-            CachedRows::Stored(chunks)
+            CachedRows::Stored(sorted)
         } else {
             CachedRows::Rebuilt(view.clone())
         };
@@ -187,7 +169,16 @@ impl RowCache {
             rows,
             source,
         });
-        self.weights.push(vec![1.0; rows]);
+        self.weights.push(vec![1.0; len]);
+    }
+
+    fn sorted(&self, bands: &[Rows]) -> ViewRows {
+        ViewRows::new(bands, self.plots(), self.window())
+    }
+
+    /// How the window is divided.
+    pub(crate) fn plots(&self) -> Plots {
+        Plots::new(self.scene.size as usize)
     }
 
     /// Counts of stored and other rows.
@@ -224,9 +215,10 @@ impl RowCache {
                 rows: self.views[first..next]
                     .par_iter()
                     .map(|view| match &view.source {
-                        CachedRows::Stored(chunks) => Cow::Borrowed(chunks.as_slice()),
+                        CachedRows::Stored(rows) => Cow::Borrowed(rows),
                         CachedRows::Rebuilt(view) => {
-                            Cow::Owned(footprints(&self.scene, view, self.taps))
+                            let bands = footprints(&self.scene, view, self.taps);
+                            Cow::Owned(self.sorted(&bands))
                         }
                     })
                     .collect(),
@@ -256,39 +248,42 @@ impl RowCache {
     }
 }
 
-impl ViewGroup<'_> {
-    /// The chunks of all its views in order, given the weights of the rows of all the job's views.
-    pub(crate) fn chunks<'a>(&'a self, weights: &'a [Vec<f32>]) -> Vec<Chunk<'a>> {
-        let mut chunks = Vec::new();
-        for (rows, weights) in self.rows.iter().zip(&weights[self.views.clone()]) {
-            let mut rest = weights.as_slice();
-            for rows in rows.iter() {
-                let (weights, after) = rest.split_at(rows.len());
-                rest = after;
-                chunks.push(Chunk { rows, weights });
-            }
-        }
-        chunks
-    }
-}
-
 #[cfg(test)]
 impl RowCache {
-    /// Views of one pixel row each that consist of these chunks, and the weights of their rows.
-    pub(crate) fn of_rows(views: Vec<Vec<Rows>>, weights: Vec<Vec<f32>>) -> Self {
-        let mut cache = Self::new(Scene::default(), 1, RowBudget::new(usize::MAX));
-        cache.weights = weights;
-        cache.views = views
-            .into_iter()
-            .map(|chunks| CachedView {
-                index: chunks.first().map_or(0, |rows| rows.view),
-                size: [chunks.iter().map(Rows::len).sum::<usize>() as u32, 1],
+    /// Views of one pixel row each that consist of these bands, for textures with rows of `across` texels.
+    pub(crate) fn of_rows(views: &[Vec<Rows>], across: usize) -> Self {
+        let scene = Scene {
+            size: across as u32,
+            window: Window::whole(across as u32),
+            ..Scene::default()
+        };
+        let mut cache = Self::new(scene, 1, RowBudget::new(usize::MAX));
+        for bands in views {
+            let rows = bands.iter().map(Rows::len).sum();
+            let sorted = cache.sorted(bands);
+            cache.weights.push(vec![1.0; sorted.len()]);
+            cache.views.push(CachedView {
+                index: bands.first().map_or(0, |rows| rows.view),
+                size: [rows as u32, 1],
                 bytes: 0,
-                rows: chunks.iter().map(Rows::len).sum(),
-                source: CachedRows::Stored(chunks),
-            })
-            .collect();
+                rows,
+                source: CachedRows::Stored(sorted),
+            });
+        }
         cache
+    }
+
+    /// Weighs the row of each pixel.
+    pub(crate) fn weigh(&mut self, weight: impl Fn(usize, u32) -> f32) {
+        let mut weights = std::mem::take(&mut self.weights);
+        for group in self.groups() {
+            for (view, rows) in group.views.zip(&group.rows) {
+                for (own, row) in weights[view].iter_mut().zip(rows.iter()) {
+                    *own = weight(view, row.pixel());
+                }
+            }
+        }
+        self.weights = weights;
     }
 
     /// Memory of the stored rows.
@@ -303,12 +298,4 @@ impl RowCache {
             .filter(|view| matches!(view.source, CachedRows::Stored(_)))
             .count()
     }
-}
-
-/// Memory that rows take.
-pub(crate) fn bytes(rows: &Rows) -> usize {
-    size_of_val(rows.starts.as_slice())
-        + rows.entries.capacity() * size_of::<Entry>()
-        + size_of_val(rows.colours.as_slice())
-        + size_of_val(rows.pixels.as_slice())
 }

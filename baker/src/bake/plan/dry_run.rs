@@ -307,7 +307,8 @@ impl Stored {
                     parts.windows().map(|(_, share)| share).fold(0.0, f64::max)
                 });
                 let kept = (self.room.taken() as f64).max(sample.bytes() * largest) as u64;
-                bytes + native::texture_bytes(texels) + kept + self.rows.rows * 4
+                let weighed = self.rows.rows * native::WEIGHED_BYTES;
+                bytes + native::texture_bytes(texels) + kept + weighed
             }
             "software" => bytes + HOST_TEXEL * texels as u64 + self.counts.peak,
             _ => bytes + HOST_TEXEL * texels as u64,

@@ -25,7 +25,7 @@
 
 use rayon::prelude::*;
 
-use crate::worker::progress::ticking;
+use crate::worker::progress::{Ticker, ticking};
 
 /// One sum for each texel or cell, by channel.
 pub(crate) type Sums = Vec<[f32; 4]>;
@@ -52,8 +52,6 @@ pub(crate) fn cells(texels: [usize; 2]) -> usize {
 /// What holds a texel, by channel.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Hold {
-    /// Share with which the levels take part in it.
-    pub(crate) share: [f32; 3],
     pub(crate) mass: [f32; 3],
     pub(crate) stiffness: [f32; 3],
 }
@@ -85,133 +83,172 @@ pub(crate) struct Multilevel {
 }
 
 impl Multilevel {
-    /// `hold` describes each texel; a row has `across` texels.
-    pub(crate) fn new(across: usize, texels: usize, hold: impl Fn(usize) -> Hold + Sync) -> Self {
-        let four = |[r, g, b]: [f32; 3]| [r, g, b, 0.0];
-        let (shares, held): (Sums, Vec<(Numbers, Numbers)>) = ticking((0..texels).into_par_iter())
-            .with_min_len(BLOCK)
-            .map(|texel| {
-                let hold = hold(texel);
-                (four(hold.share), (four(hold.mass), four(hold.stiffness)))
-            })
-            .unzip();
-        let (mut mass, mut stiffness): (Sums, Sums) = held.into_par_iter().unzip();
+    /// Levels over so many texels, `across` in a row, that correct nothing yet.
+    pub(crate) fn new(across: usize, texels: usize) -> Self {
         let mut size = [across, texels / across.max(1)];
-        let mut levels: Vec<CoarseLevel> = Vec::new();
-        for level in 0..LEVELS {
-            let coarser = size.map(|edge| edge.div_ceil(2));
-            let restricted = |fine: &Sums| match level {
-                0 => boxes(size, |texel| fine[texel]),
-                _ => restrict(size, fine),
-            };
-            let (part, factor) = if level == 0 {
-                (0.5, 1.0)
-            } else {
-                (0.25, STIFFNESS)
-            };
-            mass = restricted(&mass);
-            stiffness = restricted(&stiffness);
-            ticking(stiffness.par_iter_mut()).for_each(|sum| *sum = sum.map(|x| part * x));
-            let inverse = |(mass, stiffness): (&Numbers, &Numbers)| -> Numbers {
-                std::array::from_fn(|c| {
-                    let sum = MASS * mass[c] + factor * stiffness[c];
-                    if sum > 0.0 { 1.0 / sum } else { 0.0 }
-                })
-            };
-            levels.push(CoarseLevel {
-                size: coarser,
-                values: vec![[0.0; 4]; coarser[0] * coarser[1]],
-                inverses: ticking(mass.par_iter())
-                    .zip(&stiffness)
-                    .map(inverse)
-                    .collect(),
-            });
-            size = coarser;
-        }
+        let level = |_| {
+            size = size.map(|edge| edge.div_ceil(2));
+            let zeros = vec![[0.0; 4]; size[0] * size[1]];
+            CoarseLevel {
+                size,
+                values: zeros.clone(),
+                inverses: zeros,
+            }
+        };
         Self {
             across,
-            shares,
-            levels,
+            shares: vec![[0.0; 4]; texels],
+            levels: (0..LEVELS).map(level).collect(),
         }
     }
 
-    /// z of the residuals r.
-    pub(crate) fn precondition(&mut self, r: &Sums, diagonal: &Sums) -> Sums {
-        let mut size = [self.across, r.len() / self.across.max(1)];
+    /// Takes the share of each texel, and what holds it, given all shares.
+    pub(crate) fn weigh(
+        &mut self,
+        share: impl Fn(usize) -> [f32; 3] + Sync,
+        hold: impl Fn(usize, &[Numbers]) -> Hold + Sync,
+    ) {
+        let four = |[r, g, b]: [f32; 3]| [r, g, b, 0.0];
+        ticking(self.shares.par_iter_mut())
+            .enumerate()
+            .with_min_len(BLOCK)
+            .for_each(|(texel, own)| *own = four(share(texel)));
+        // Until the last loop, values are masses and inverses are stiffness.
+        let shares = &self.shares;
+        let mut fine = [self.across, shares.len() / self.across.max(1)];
         for level in 0..self.levels.len() {
-            let values = match level.checked_sub(1) {
-                None => boxes(size, |texel| {
-                    std::array::from_fn(|c| self.shares[texel][c] * r[texel][c])
-                }),
-                Some(before) => restrict(size, &self.levels[before].values),
-            };
-            self.levels[level].values = values;
-            size = self.levels[level].size;
+            let (before, own) = self.levels.split_at_mut(level);
+            let own = &mut own[0];
+            match before.last() {
+                None => {
+                    let both = |texel: usize| {
+                        let hold = hold(texel, shares);
+                        [four(hold.mass), four(hold.stiffness)]
+                    };
+                    let across = own.size[0].max(1);
+                    let rows = own.values.par_chunks_mut(across);
+                    rows.zip(own.inverses.par_chunks_mut(across))
+                        .enumerate()
+                        .for_each(|(y, (masses, stiffness))| {
+                            let cells = masses.iter_mut().zip(stiffness).enumerate();
+                            for (x, (mass, stiffness)) in cells {
+                                [*mass, *stiffness] = boxed(fine, [x, y], both);
+                                *stiffness = stiffness.map(|x| 0.5 * x);
+                            }
+                            Ticker::default().did(masses.len());
+                        });
+                }
+                Some(before) => {
+                    restrict(fine, &before.values, &mut own.values);
+                    restrict(fine, &before.inverses, &mut own.inverses);
+                    ticking(own.inverses.par_iter_mut())
+                        .for_each(|sum| *sum = sum.map(|x| 0.25 * x));
+                }
+            }
+            fine = own.size;
+        }
+        for (level, own) in self.levels.iter_mut().enumerate() {
+            let factor = if level == 0 { 1.0 } else { STIFFNESS };
+            ticking(own.inverses.par_iter_mut())
+                .zip(&own.values)
+                .for_each(|(stiffness, mass)| {
+                    *stiffness = std::array::from_fn(|c| {
+                        let sum = MASS * mass[c] + factor * stiffness[c];
+                        if sum > 0.0 { 1.0 / sum } else { 0.0 }
+                    });
+                });
+        }
+    }
+
+    /// Sets `z` to that of the residuals r.
+    pub(crate) fn precondition(&mut self, r: &Sums, diagonal: &Sums, z: &mut Sums) {
+        let shares = &self.shares;
+        let mut fine = [self.across, r.len() / self.across.max(1)];
+        for level in 0..self.levels.len() {
+            let (before, own) = self.levels.split_at_mut(level);
+            let own = &mut own[0];
+            match before.last() {
+                None => {
+                    let taken = |texel: usize| -> [Numbers; 1] {
+                        [std::array::from_fn(|c| shares[texel][c] * r[texel][c])]
+                    };
+                    each_place(&mut own.values, own.size[0], |place, value| {
+                        [*value] = boxed(fine, place, taken);
+                    });
+                }
+                Some(before) => restrict(fine, &before.values, &mut own.values),
+            }
+            fine = own.size;
         }
         for level in (0..self.levels.len()).rev() {
             let (own, coarser) = self.levels.split_at_mut(level + 1);
             let (own, coarser) = (&mut own[level], coarser.first());
-            let across = own.size[0];
-            ticking(own.values.par_iter_mut())
-                .zip(&own.inverses)
-                .enumerate()
-                .with_min_len(BLOCK)
-                .for_each(|(cell, (value, inverse))| {
-                    let above = coarser.map_or([0.0; 4], |coarser| {
-                        coarser.prolonged([cell % across, cell / across])
-                    });
-                    *value = std::array::from_fn(|c| {
-                        if inverse[c] > 0.0 {
-                            inverse[c] * value[c] + above[c]
-                        } else {
-                            0.0
-                        }
-                    });
-                });
-        }
-        let across = self.across;
-        let cell = |texel: usize| match self.levels.first() {
-            Some(first) => first.values[texel / across / 2 * first.size[0] + texel % across / 2],
-            None => [0.0; 4],
-        };
-        ticking(r.par_iter())
-            .zip(diagonal)
-            .zip(&self.shares)
-            .enumerate()
-            .with_min_len(BLOCK)
-            .map(|(texel, ((r, d), share))| {
-                let above = cell(texel);
-                std::array::from_fn(|c| {
-                    if d[c] > 0.0 {
-                        r[c] / d[c] + share[c] * above[c]
+            let (across, inverses) = (own.size[0], &own.inverses);
+            each_place(&mut own.values, across, |[x, y], value| {
+                let above = coarser.map_or([0.0; 4], |coarser| coarser.prolonged([x, y]));
+                let inverse = inverses[y * across + x];
+                *value = std::array::from_fn(|c| {
+                    if inverse[c] > 0.0 {
+                        inverse[c] * value[c] + above[c]
                     } else {
                         0.0
                     }
-                })
-            })
-            .collect()
+                });
+            });
+        }
+        let (across, first) = (self.across, self.levels.first());
+        z.resize(r.len(), [0.0; 4]);
+        each_place(z, across, |[x, y], z| {
+            let above = first.map_or([0.0; 4], |first| {
+                first.values[y / 2 * first.size[0] + x / 2]
+            });
+            let texel = y * across + x;
+            let (r, d, share) = (&r[texel], &diagonal[texel], &shares[texel]);
+            *z = std::array::from_fn(|c| {
+                if d[c] > 0.0 {
+                    r[c] / d[c] + share[c] * above[c]
+                } else {
+                    0.0
+                }
+            });
+        });
     }
+}
+
+/// Calls `work` with the place, column and row, of each value and the value; one thread takes a row of `across`.
+fn each_place(
+    values: &mut [Numbers],
+    across: usize,
+    work: impl Fn([usize; 2], &mut Numbers) + Sync,
+) {
+    let rows = values.par_chunks_mut(across.max(1)).enumerate();
+    rows.for_each(|(y, row)| {
+        for (x, value) in row.iter_mut().enumerate() {
+            work([x, y], value);
+        }
+        Ticker::default().did(row.len());
+    });
 }
 
 /// By channel.
 type Numbers = [f32; 4];
 
-/// Sums texels over the cells of the first level.
-fn boxes([width, height]: [usize; 2], of: impl Fn(usize) -> Numbers + Sync) -> Sums {
-    let (across, down) = (width.div_ceil(2), height.div_ceil(2));
-    ticking((0..across * down).into_par_iter())
-        .with_min_len(BLOCK)
-        .map(|cell| {
-            let [left, top] = [cell % across * 2, cell / across * 2];
-            let mut sum = [0.0; 4];
-            for y in top..(top + 2).min(height) {
-                for x in left..(left + 2).min(width) {
-                    add(&mut sum, 1.0, of(y * width + x));
-                }
+/// Sums over the texels of a cell of the first level.
+fn boxed<const N: usize>(
+    [width, height]: [usize; 2],
+    cell: [usize; 2],
+    of: impl Fn(usize) -> [Numbers; N],
+) -> [Numbers; N] {
+    let [left, top] = cell.map(|at| 2 * at);
+    let mut sums = [[0.0; 4]; N];
+    for y in top..(top + 2).min(height) {
+        for x in left..(left + 2).min(width) {
+            for (sum, value) in sums.iter_mut().zip(of(y * width + x)) {
+                add(sum, 1.0, value);
             }
-            sum
-        })
-        .collect()
+        }
+    }
+    sums
 }
 
 /// Of the two cells along an axis between which a place is interpolated, the one that it does not lie in; at the border
@@ -235,24 +272,20 @@ fn share_along(place: usize, cell: usize, cells: usize) -> f32 {
 }
 
 /// Restricts one level to sums over the cells of the next.
-fn restrict([width, height]: [usize; 2], fine: &Sums) -> Sums {
+fn restrict([width, height]: [usize; 2], fine: &[Numbers], coarse: &mut [Numbers]) {
     let (across, down) = (width.div_ceil(2), height.div_ceil(2));
     let near = |cell: usize, edge: usize| (2 * cell).saturating_sub(1)..(2 * cell + 3).min(edge);
-    ticking((0..across * down).into_par_iter())
-        .with_min_len(BLOCK)
-        .map(|cell| {
-            let [column, row] = [cell % across, cell / across];
-            let mut sum = [0.0; 4];
-            for y in near(row, height) {
-                let share = share_along(y, row, down);
-                for x in near(column, width) {
-                    let share = share * share_along(x, column, across);
-                    add(&mut sum, share, fine[y * width + x]);
-                }
+    each_place(coarse, across, |[column, row], coarse| {
+        let mut sum = [0.0; 4];
+        for y in near(row, height) {
+            let share = share_along(y, row, down);
+            for x in near(column, width) {
+                let share = share * share_along(x, column, across);
+                add(&mut sum, share, fine[y * width + x]);
             }
-            sum
-        })
-        .collect()
+        }
+        *coarse = sum;
+    });
 }
 
 impl CoarseLevel {

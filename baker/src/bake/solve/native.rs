@@ -1,9 +1,7 @@
 //! The processor as an adapter: plain Rust over the same rows, without a driver.
 //!
-//! It serves `--device cpu` and the software fallback, and is the reference for the GPU stages. Every run gives the
-//! same bytes: each lane sums its own chunks in order into its own texture, and lanes are added in order.
-
-use std::borrow::Cow;
+//! It serves `--device cpu` and the software fallback, and is the reference for the GPU stages. Any number of threads
+//! gives the same bytes: one thread sums a plot of texels, in the order of views and pixels ([`crate::bake::model::plots`]).
 
 use proto::job::{Blend, Memory};
 use proto::message::AdapterInfo;
@@ -12,35 +10,28 @@ use proto::table::View;
 use rayon::prelude::*;
 
 use crate::bake::model::colour::{observed, to_display};
+use crate::bake::model::plots::{PlotRow, PlotRows, Plots, ViewRows};
 use crate::bake::model::row_cache::{RowBudget, RowCache};
 use crate::bake::model::rows::Rows;
 use crate::bake::model::scene::Scene;
-use crate::bake::plan::window::Window;
 use crate::bake::solve::backend::{
     BINS, BLOCK, Backend, BackendError, Belief, CONSENSUS_POWER, RowMemory, Strength, Ties,
     ViewResiduals, alpha_weight, bin_of, robust_weight,
 };
-use crate::bake::solve::normal::{CHUNKS_A_TICK, LeastSquares, Normal, conjugate_gradients};
-use crate::worker::progress::{ticking, unit};
+use crate::bake::solve::normal::{LeastSquares, Normal, conjugate_gradients};
+use crate::worker::progress::{Ticker, ticking};
 
-/// Memory of all lanes' textures: more lanes than this allows cost more than they gain.
-const LANE_BYTES: usize = 512 << 20;
+/// Numbers for each texel beside the texels: diagonal, λ, shares of the coarse levels and two thirds of a number for
+/// their cells, and r, z, p and q of the solver.
+const SOLVER_PLANES: usize = 8;
 
-/// Number of textures of sums that are filled side by side.
-fn lanes(texels: usize) -> usize {
-    rayon::current_num_threads()
-        .min(LANE_BYTES / (texels * size_of::<[f32; 4]>()))
-        .max(1)
-}
-
-/// Numbers for each texel beside the lanes and the texels: diagonal, λ, shares of the coarse levels and two thirds of a
-/// number for their cells, and r, p, q and twice z of the solver.
-const SOLVER_PLANES: usize = 9;
+/// Bytes of a row's weight and residual, which also rows have that are not stored.
+pub const WEIGHED_BYTES: u64 = 2 * size_of::<f32>() as u64;
 
 /// Memory of a texture of so many texels, in bytes: the texels, and what [`Normal`] and its solver hold of each.
 #[must_use]
 pub fn texture_bytes(texels: usize) -> u64 {
-    let planes = 1 + SOLVER_PLANES + lanes(texels);
+    let planes = 1 + SOLVER_PLANES;
     (planes * texels * size_of::<[f32; 4]>()) as u64
 }
 
@@ -52,6 +43,10 @@ pub struct Native {
     texels: Vec<[f32; 4]>,
     ties: Ties,
     normal: Normal,
+    /// Residual of each row of each view, in the order of its [`ViewRows`].
+    residuals: Vec<Vec<f32>>,
+    /// Whether those are of the present texels and rows.
+    measured: bool,
     /// Whether only the rows of the subset count.
     narrowed: bool,
 }
@@ -72,29 +67,91 @@ impl Native {
         budget: RowBudget,
     ) -> Self {
         let texels = scene.texels();
-        let lanes = lanes(texels);
         Self {
             blend,
             texels: vec![[0.0; 4]; texels],
+            normal: Normal::new(texels, scene.size as usize, &ties.seams),
             ties,
-            normal: Normal::new(texels, scene.size as usize, lanes),
             cache: RowCache::new(scene, taps, budget),
+            residuals: Vec::new(),
+            measured: false,
             narrowed: false,
         }
     }
+}
 
-    /// The window whose subset counts, if narrowed.
-    fn subset(&self) -> Option<&Window> {
-        self.narrowed.then(|| self.cache.window())
+/// The residuals of the rows of one view in one plot.
+struct PlotResiduals {
+    rows: u64,
+    histogram: [u32; BINS],
+    sum_squares: f64,
+}
+
+/// What residuals are taken against.
+#[derive(Clone, Copy)]
+struct ResidualPass<'a> {
+    plots: Plots,
+    texels: &'a [[f32; 4]],
+    blend: Blend,
+    /// Whether only the rows of the subset count.
+    narrowed: bool,
+}
+
+impl ResidualPass<'_> {
+    /// Sets the residual of each row of one view in one plot.
+    fn in_plot(&self, rows: &PlotRows, residuals: &mut [f32]) -> PlotResiduals {
+        let mut ticker = Ticker::default();
+        ticker.did(rows.len());
+        let mut sum = PlotResiduals {
+            rows: 0,
+            histogram: [0; BINS],
+            sum_squares: 0.0,
+        };
+        let read = rows.read(self.plots, self.texels);
+        for (own, row) in residuals.iter_mut().zip(rows.iter()) {
+            if self.narrowed && !row.in_subset() {
+                continue;
+            }
+            *own = residual(row.predict(read), row.colour, self.blend);
+            if row.is_itself() {
+                sum.rows += 1;
+                sum.histogram[bin_of(*own)] += 1;
+                sum.sum_squares += f64::from(*own) * f64::from(*own);
+            }
+        }
+        sum
+    }
+
+    /// The same for all rows of a view, which has this index in the job.
+    fn of_view(&self, view: u32, rows: &ViewRows, residuals: &mut Vec<f32>) -> ViewResiduals {
+        residuals.resize(rows.len(), 0.0);
+        let by_plot: Vec<PlotResiduals> = rows
+            .with(residuals)
+            .into_par_iter()
+            .map(|(rows, residuals)| self.in_plot(rows, residuals))
+            .collect();
+        let mut sum = ViewResiduals {
+            view,
+            rows: 0,
+            histogram: [0; BINS],
+            sum_squares: 0.0,
+        };
+        for part in by_plot {
+            sum.rows += part.rows;
+            sum.sum_squares += part.sum_squares;
+            for (sum, count) in sum.histogram.iter_mut().zip(part.histogram) {
+                *sum += count;
+            }
+        }
+        sum
     }
 }
 
 /// Multiplies each row's weight by the neighbourhood weight: a power of the mean weight around it, see [`BLOCK`] and
-/// [`CONSENSUS_POWER`]. With the `subset` of a window, only its rows enter the mean.
-pub(crate) fn apply_consensus(
+/// [`CONSENSUS_POWER`]. `rows` gives the pixel of each, and whether it enters the mean.
+pub(crate) fn apply_consensus<I: Iterator<Item = (u32, bool)>>(
     [width, height]: [u32; 2],
-    chunks: &[Rows],
-    subset: Option<&Window>,
+    rows: impl Fn() -> I,
     weights: &mut [f32],
 ) {
     let (across, down) = (
@@ -105,19 +162,13 @@ pub(crate) fn apply_consensus(
         let (x, y) = (pixel % width / BLOCK, pixel / width / BLOCK);
         y as usize * across + x as usize
     };
-    let pixels = || chunks.iter().flat_map(|rows| &rows.pixels);
     let mut blocks = vec![[0.0f32; 2]; across * down];
-    let exist = chunks.iter().flat_map(|rows| {
-        (0..rows.len())
-            .map(move |row| subset.is_none_or(|window| window.row_in_subset(rows.row(row))))
-    });
-    for ((&pixel, &weight), exists) in pixels().zip(&*weights).zip(exist) {
-        if !exists {
-            continue;
+    for ((pixel, enters), &weight) in rows().zip(&*weights) {
+        if enters {
+            let sum = &mut blocks[block(pixel)];
+            sum[0] += weight;
+            sum[1] += 1.0;
         }
-        let sum = &mut blocks[block(pixel)];
-        sum[0] += weight;
-        sum[1] += 1.0;
     }
     let around: Vec<f32> = (0..across * down)
         .map(|index| {
@@ -136,7 +187,7 @@ pub(crate) fn apply_consensus(
             }
         })
         .collect();
-    for (&pixel, weight) in pixels().zip(weights) {
+    for ((pixel, _), weight) in rows().zip(weights) {
         *weight *= around[block(pixel)];
     }
 }
@@ -189,18 +240,21 @@ impl Backend for Native {
 
     fn add_view(&mut self, view: &View) -> Result<(), BackendError> {
         self.cache.add(view);
+        self.measured = false;
         Ok(())
     }
 
     fn forget(&mut self) -> Result<(), BackendError> {
         self.cache.forget();
+        self.residuals.clear();
+        self.measured = false;
         Ok(())
     }
 
     fn average(&mut self) -> Result<(), BackendError> {
         let table = observed(self.blend);
-        let sums = self.normal.scatter(&self.cache, |chunk, row| {
-            let colour = chunk.rows.colours[row];
+        let sums = self.normal.scatter(&self.cache, &[], |row| {
+            let colour = row.colour;
             [
                 table[colour[0] as usize].value,
                 table[colour[1] as usize].value,
@@ -218,6 +272,7 @@ impl Backend for Native {
                     texel[3] = 0.0;
                 }
             });
+        self.measured = false;
         Ok(())
     }
 
@@ -227,46 +282,38 @@ impl Backend for Native {
 
     fn write_texels(&mut self, texels: &[[f32; 4]]) -> Result<(), BackendError> {
         self.texels.copy_from_slice(texels);
+        self.measured = false;
         Ok(())
     }
 
     fn residuals(&mut self) -> Result<Vec<ViewResiduals>, BackendError> {
-        let (texels, blend, subset) = (&self.texels, self.blend, self.subset());
-        let mut residuals = Vec::new();
-        for group in self.cache.groups() {
-            let of_view = |(view, chunks): (usize, &Cow<'_, [Rows]>)| {
-                let mut sum = ViewResiduals {
-                    view: self.cache.index(view),
-                    rows: 0,
-                    histogram: [0; BINS],
-                    sum_squares: 0.0,
-                };
-                for (place, rows) in chunks.iter().enumerate() {
-                    if place % CHUNKS_A_TICK == CHUNKS_A_TICK - 1 {
-                        unit();
-                    }
-                    for row in 0..rows.len() {
-                        if subset.is_some_and(|window| !window.row_in_subset(rows.row(row))) {
-                            continue;
-                        }
-                        sum.rows += 1;
-                        let residual =
-                            residual(rows.predict(row, texels), rows.colours[row], blend);
-                        sum.histogram[bin_of(residual)] += 1;
-                        sum.sum_squares += f64::from(residual) * f64::from(residual);
-                    }
-                }
-                sum
-            };
-            residuals.par_extend(group.views.into_par_iter().zip(&group.rows).map(of_view));
+        let cache = &self.cache;
+        self.residuals.resize_with(cache.weights.len(), Vec::new);
+        let shown = ResidualPass {
+            plots: cache.plots(),
+            texels: &self.texels,
+            blend: self.blend,
+            narrowed: self.narrowed,
+        };
+        let mut found = Vec::new();
+        for group in cache.groups() {
+            let residuals = self.residuals[group.views.clone()].par_iter_mut();
+            let views = group.views.into_par_iter().zip(&group.rows).zip(residuals);
+            found.par_extend(views.map(|((view, rows), residuals)| {
+                shown.of_view(cache.index(view), rows, residuals)
+            }));
         }
-        Ok(residuals)
+        self.measured = true;
+        Ok(found)
     }
 
     fn reweight(&mut self, beliefs: &[Belief], strength: Strength) -> Result<(), BackendError> {
+        if !self.measured {
+            self.residuals()?;
+        }
         let mut weights = std::mem::take(&mut self.cache.weights);
-        let (texels, blend, cache) = (&self.texels, self.blend, &self.cache);
-        let subset = self.subset();
+        let (cache, residuals) = (&self.cache, &self.residuals);
+        let enters = |row: PlotRow<'_>| !self.narrowed || row.in_subset();
         for group in cache.groups() {
             let views = group.views.clone();
             weights[views.clone()]
@@ -274,32 +321,23 @@ impl Backend for Native {
                 .zip(&beliefs[views.clone()])
                 .zip(&group.rows)
                 .zip(views)
-                .for_each(|(((weights, &Belief { scale, share }), chunks), view)| {
-                    let mut rest = weights.as_mut_slice();
-                    for (place, rows) in chunks.iter().enumerate() {
-                        if place % CHUNKS_A_TICK == CHUNKS_A_TICK - 1 {
-                            unit();
-                        }
-                        let (of_chunk, after) = rest.split_at_mut(rows.len());
-                        rest = after;
-                        ticking(of_chunk.par_iter_mut())
-                            .enumerate()
-                            .with_min_len(1 << 10)
-                            .for_each(|(row, weight)| {
-                                if subset.is_some_and(|window| !window.row_in_subset(rows.row(row)))
-                                {
-                                    *weight = 0.0;
-                                    return;
-                                }
-                                let sum = rows.predict(row, texels);
-                                let residual = residual(sum, rows.colours[row], blend);
-                                *weight = robust_weight(residual, scale);
-                            });
+                .for_each(|(((weights, &Belief { scale, share }), rows), view)| {
+                    let mut ticker = Ticker::default();
+                    ticker.did(rows.len());
+                    let own = weights.iter_mut().zip(&residuals[view]);
+                    for ((weight, &residual), row) in own.zip(rows.iter()) {
+                        *weight = match enters(row) {
+                            true => robust_weight(residual, scale),
+                            false => 0.0,
+                        };
                     }
-                    apply_consensus(cache.size(view), chunks, subset, weights);
-                    let colours = chunks.iter().flat_map(|rows| &rows.colours);
-                    for (weight, colour) in weights.iter_mut().zip(colours) {
-                        *weight *= share * alpha_weight(colour[3]);
+                    let pixels = || {
+                        let of = |row: PlotRow<'_>| (row.pixel(), row.is_itself() && enters(row));
+                        rows.iter().map(of)
+                    };
+                    apply_consensus(cache.size(view), pixels, weights);
+                    for (weight, row) in weights.iter_mut().zip(rows.iter()) {
+                        *weight *= share * alpha_weight(row.colour[3]);
                     }
                 });
         }
@@ -307,7 +345,7 @@ impl Backend for Native {
         let problem = LeastSquares {
             rows: &self.cache,
             ties: &self.ties,
-            blend,
+            blend: self.blend,
         };
         self.normal.weigh(problem, strength, &self.texels);
         Ok(())
@@ -315,6 +353,7 @@ impl Backend for Native {
 
     fn narrow(&mut self, subset: bool) -> Result<(), BackendError> {
         self.narrowed = subset;
+        self.measured = false;
         self.normal.narrowed = subset;
         Ok(())
     }
@@ -326,15 +365,15 @@ impl Backend for Native {
             blend: self.blend,
         };
         conjugate_gradients(&mut self.normal, problem, &mut self.texels, iterations);
+        self.measured = false;
         Ok(())
     }
 
     fn deviations(&mut self) -> Result<Vec<f32>, BackendError> {
-        let (texels, blend) = (&self.texels, self.blend);
-        let sums = self.normal.scatter(&self.cache, |chunk, row| {
-            let colour = chunk.rows.colours[row];
+        let sums = self.normal.scatter(&self.cache, &self.texels, |row| {
+            let colour = row.colour;
             let weight = alpha_weight(colour[3]);
-            let off = deviation(chunk.rows.predict(row, texels), colour, blend);
+            let off = deviation(row.predicted, colour, self.blend);
             [weight * off, weight, 0.0, 0.0]
         });
         let mean = |[off, weight, ..]: [f32; 4]| if weight > 0.0 { off / weight } else { -1.0 };
@@ -351,7 +390,8 @@ impl Backend for Native {
         let budget = self.cache.budget();
         // Freed first: two at once would need twice the memory.
         self.cache = RowCache::new(scene.clone(), taps, RowBudget::new(0));
-        self.normal = Normal::new(0, 0, 0);
+        self.normal = Normal::new(0, 0, &Rows::default());
+        self.residuals = Vec::new();
         self.texels = Vec::new();
         *self = Self::with_budget(scene.clone(), ties.clone(), taps, blend, budget);
         Ok(())

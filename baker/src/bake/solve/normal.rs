@@ -6,17 +6,14 @@
 use proto::job::Blend;
 use rayon::prelude::*;
 
-use crate::bake::model::colour::{observed, slope_squared};
+use crate::bake::model::colour::{Observed, observed, slope_squared};
 use crate::bake::model::links::neighbours;
-use crate::bake::model::row_cache::{Chunk, RowCache};
+use crate::bake::model::plots::{PlotSums, Plots, ShownRow, ViewRows, WeighedRows};
+use crate::bake::model::row_cache::RowCache;
 use crate::bake::model::rows::Rows;
 use crate::bake::solve::backend::{Strength, Ties};
 use crate::bake::solve::multilevel::{Hold, Multilevel, Sums, share};
 use crate::worker::progress::{Ticker, ticking, unit};
-
-/// A lane reports its progress after so many chunks, each of a few pixel rows: one system call for each would be too
-/// many.
-pub(crate) const CHUNKS_A_TICK: usize = 16;
 
 /// The weighed rows of all views, links and seam constraints.
 #[derive(Clone, Copy, Debug)]
@@ -30,101 +27,106 @@ pub(crate) struct LeastSquares<'a> {
 /// Scratch memory and diagonal of the normal matrix.
 #[derive(Debug)]
 pub(crate) struct Normal {
+    plots: Plots,
     texels: usize,
     size: usize,
-    lanes: Vec<Sums>,
     /// Diagonal of `AᵀWA`, links and seam constraints together.
     diagonal: Sums,
     pub(crate) multilevel: Multilevel,
     /// λ of each texel by channel; a link has the mean of its two.
     lambda: Sums,
-    /// σ over λ.
-    seam_ratio: f32,
+    /// The seam constraints, and σ of each.
+    seams: ViewRows,
+    seam_weights: Vec<[f32; 3]>,
     /// If set, texels without a weighted row have no λ, see [`super::backend::Backend::narrow`].
     pub(crate) narrowed: bool,
+    /// Vectors of the conjugate gradients, kept since fresh memory costs as much as a pass over it.
+    vectors: Vectors,
+}
+
+/// See [`conjugate_gradients`].
+#[derive(Debug, Default)]
+struct Vectors {
+    r: Sums,
+    z: Sums,
+    p: Sums,
+    q: Sums,
+}
+
+/// Which sum over rows is asked for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Share {
+    /// By the entries' weights.
+    Plain,
+    /// By their squares.
+    Squared,
 }
 
 impl Normal {
-    pub(crate) fn new(texels: usize, size: usize, lanes: usize) -> Self {
+    /// For a texture of so many texels, `size` in a row, with these constraints.
+    pub(crate) fn new(texels: usize, size: usize, seams: &Rows) -> Self {
+        let plots = Plots::new(size);
         Self {
+            plots,
             texels,
             size,
-            lanes: vec![vec![[0.0; 4]; texels]; lanes],
             diagonal: vec![[0.0; 4]; texels],
-            multilevel: Multilevel::default(),
+            multilevel: Multilevel::new(size, texels),
             lambda: vec![[0.0; 4]; texels],
-            seam_ratio: 0.0,
+            seams: ViewRows::of_constraints(seams, plots),
+            seam_weights: vec![[0.0; 3]; seams.len()],
             narrowed: false,
+            vectors: Vectors::default(),
         }
     }
 
-    /// `Σ_p a · value(p)` for each texel, with a² for a if `square`; a row without a value adds nothing.
+    /// Sets `out` to `Σ_p a · value(p)` for each texel, over rows that read `texels`. If they are `weighed`, rows of weight
+    /// 0 add nothing; else all weigh 1.
     fn sum(
-        &mut self,
-        rows: &RowCache,
-        square: bool,
-        value: impl Fn(Chunk<'_>, usize) -> Option<[f32; 4]> + Sync,
-    ) -> Sums {
-        let count = self.lanes.len();
-        ticking(self.lanes.par_iter_mut()).for_each(|sums| sums.fill([0.0; 4]));
-        let mut before = 0;
+        &self,
+        (rows, weighed): (&RowCache, bool),
+        share: Share,
+        texels: &[[f32; 4]],
+        out: &mut Sums,
+        value: impl Fn(ShownRow) -> [f32; 4] + Sync,
+    ) {
+        let squared = share == Share::Squared;
+        out.resize(self.texels, [0.0; 4]);
+        ticking(out.par_iter_mut())
+            .with_min_len(1 << 14)
+            .for_each(|sum| *sum = [0.0; 4]);
         for group in rows.groups() {
-            let chunks = group.chunks(&rows.weights);
-            ticking(self.lanes.par_iter_mut())
-                .enumerate()
-                .for_each(|(lane, sums)| {
-                    // Lane l takes chunks l, l + count, … of all chunks, however they are grouped.
-                    let skipped = (lane + count - before % count) % count;
-                    let own = chunks.iter().skip(skipped).step_by(count);
-                    for (place, &chunk) in own.enumerate() {
-                        if place % CHUNKS_A_TICK == CHUNKS_A_TICK - 1 {
-                            unit();
-                        }
-                        for row in 0..chunk.rows.len() {
-                            let Some(value) = value(chunk, row) else {
-                                continue;
-                            };
-                            for entry in chunk.rows.row(row) {
-                                let share = if square {
-                                    entry.weight * entry.weight
-                                } else {
-                                    entry.weight
-                                };
-                                let sum = &mut sums[entry.texel as usize];
-                                for channel in 0..4 {
-                                    sum[channel] += share * value[channel];
-                                }
-                            }
-                        }
-                    }
-                });
-            before += chunks.len();
+            let weights = &rows.weights[group.views.clone()];
+            self.plots.each(out, |plot, lines| {
+                let views = group.rows.iter().zip(weights);
+                let mut here = views
+                    .filter_map(|(rows, weights)| {
+                        let weights = weighed.then_some(weights.as_slice());
+                        let rows = rows.in_plot(plot)?;
+                        Some(WeighedRows { rows, weights })
+                    })
+                    .peekable();
+                if here.peek().is_none() {
+                    return;
+                }
+                let mut sums = PlotSums::new(self.plots, plot, lines, texels);
+                here.for_each(|rows| sums.add(rows, squared, texels, &value));
+                sums.into_lines(lines);
+            });
             unit();
         }
-        let lanes = &self.lanes;
-        let sums = ticking((0..self.texels).into_par_iter())
-            .with_min_len(1 << 14)
-            .map(|texel| {
-                let mut total = lanes[0][texel];
-                for lane in &lanes[1..] {
-                    for channel in 0..4 {
-                        total[channel] += lane[texel][channel];
-                    }
-                }
-                total
-            })
-            .collect();
-        unit();
-        sums
     }
 
-    /// `Aᵀ value`.
+    /// `Aᵀ value`, of rows that read `texels`; none if they read nothing.
     pub(crate) fn scatter(
-        &mut self,
+        &self,
         rows: &RowCache,
-        value: impl Fn(Chunk<'_>, usize) -> [f32; 4] + Sync,
+        texels: &[[f32; 4]],
+        value: impl Fn(ShownRow) -> [f32; 4] + Sync,
     ) -> Sums {
-        self.sum(rows, false, |chunk, row| Some(value(chunk, row)))
+        let mut sums = Sums::new();
+        self.sum((rows, false), Share::Plain, texels, &mut sums, value);
+        sums
     }
 
     /// Takes new row weights: computes the diagonal, and the weights of links and seam constraints relative to it. λ
@@ -138,21 +140,14 @@ impl Normal {
     ) {
         let LeastSquares { rows, ties, blend } = problem;
         let table = observed(blend);
-        let mut diagonal = self.sum(rows, true, |chunk, row| {
-            let [r, g, b] = chunk.channel_weights(row, table);
-            counts(chunk, row).then_some([r, g, b, chunk.weights[row]])
+        let mut diagonal = std::mem::take(&mut self.diagonal);
+        self.sum((rows, true), Share::Squared, &[], &mut diagonal, |row| {
+            let [r, g, b, _] = channel_weights(row, table);
+            [r, g, b, row.weight]
         });
-        let (sum, count) = ticking(diagonal.par_iter())
-            .with_min_len(1 << 14)
-            .map(|d| (f64::from(d[3]), u64::from(d[3] > 0.0)))
-            .reduce(|| (0.0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
-        let mean = if count > 0 {
-            (sum / count as f64) as f32
-        } else {
-            1.0
-        };
+        let mean = mean_seen(&diagonal);
         let smoothness = strength.smoothness * mean;
-        self.seam_ratio = strength.seam / strength.smoothness;
+        let ratio = strength.seam / strength.smoothness;
         let narrowed = self.narrowed;
         ticking(self.lambda.par_iter_mut())
             .zip(texels)
@@ -175,56 +170,41 @@ impl Normal {
                     }
                 }
             });
-        let seams = &ties.seams;
-        for row in 0..seams.len() {
-            let weight = self.seam_weights(seams, row);
-            for entry in seams.row(row) {
-                for channel in 0..3 {
-                    diagonal[entry.texel as usize][channel] +=
-                        weight[channel] * entry.weight * entry.weight;
-                }
-            }
-        }
-        self.diagonal = diagonal;
-        self.multilevel = Multilevel::new(size, self.texels, self.holds(ties));
-    }
-
-    /// What holds each texel: the part of its diagonal from links, and the rest.
-    fn holds(&self, ties: &Ties) -> impl Fn(usize) -> Hold + Sync {
-        let (size, lambda, diagonal) = (self.size, &self.lambda, &self.diagonal);
-        let links = move |texel: usize| neighbours(&ties.links, size, texel);
-        let link = move |one: usize, other: usize, c: usize| link(lambda[one][c], lambda[other][c]);
-        let cache = move |texel: usize| -> [[f32; 2]; 3] {
-            std::array::from_fn(|c| {
-                let ties = links(texel).map(|other| link(texel, other, c)).sum::<f32>();
-                [ties, (diagonal[texel][c] - ties).max(0.0)]
-            })
-        };
-        let shares: Vec<[f32; 3]> = ticking((0..self.texels).into_par_iter())
-            .with_min_len(1 << 10)
-            .map(|texel| std::array::from_fn(|c| share(lambda[texel][c], diagonal[texel][c])))
+        let weights = (0..ties.seams.len()).into_par_iter();
+        self.seam_weights = weights
+            .map(|row| self.seam_weight(&ties.seams, row, ratio))
             .collect();
-        move |texel| {
-            let share = shares[texel];
-            let [mut mass, mut stiffness] = [[0.0; 3]; 2];
-            for (c, [_, rows]) in cache(texel).into_iter().enumerate() {
-                mass[c] = share[c] * rows;
-                for other in links(texel) {
-                    let (link, there) = (link(texel, other, c), shares[other][c]);
-                    stiffness[c] += link * share[c] * there;
-                    mass[c] += 0.5 * link * (share[c] - there).powi(2);
-                }
-            }
-            Hold {
-                share,
-                mass,
-                stiffness,
-            }
-        }
+        self.add_seams(Share::Squared, &[], &mut diagonal);
+        self.diagonal = diagonal;
+        let mut multilevel = std::mem::take(&mut self.multilevel);
+        let of = |texel: usize| {
+            let (lambda, diagonal) = (self.lambda[texel], self.diagonal[texel]);
+            std::array::from_fn(|c| share(lambda[c], diagonal[c]))
+        };
+        multilevel.weigh(of, |texel, shares| self.hold(ties, texel, shares));
+        self.multilevel = multilevel;
     }
 
-    /// σ of a seam constraint: the mean over its texels; 0 where one of them has no λ.
-    fn seam_weights(&self, seams: &Rows, row: usize) -> [f32; 3] {
+    /// What holds a texel, by the part of its diagonal from links and the rest, given the shares of all texels.
+    fn hold(&self, ties: &Ties, texel: usize, shares: &[[f32; 4]]) -> Hold {
+        let links = || neighbours(&ties.links, self.size, texel);
+        let link = |other: usize, c: usize| link(self.lambda[texel][c], self.lambda[other][c]);
+        let share = shares[texel];
+        let [mut mass, mut stiffness] = [[0.0; 3]; 2];
+        for c in 0..3 {
+            let held = links().map(|other| link(other, c)).sum::<f32>();
+            mass[c] = share[c] * (self.diagonal[texel][c] - held).max(0.0);
+            for other in links() {
+                let (link, there) = (link(other, c), shares[other][c]);
+                stiffness[c] += link * share[c] * there;
+                mass[c] += 0.5 * link * (share[c] - there).powi(2);
+            }
+        }
+        Hold { mass, stiffness }
+    }
+
+    /// σ of a seam constraint: `ratio` of the mean λ over its texels; 0 where one of them has none.
+    fn seam_weight(&self, seams: &Rows, row: usize, ratio: f32) -> [f32; 3] {
         let mut weights = [0.0; 3];
         for entry in seams.row(row) {
             let lambda = self.lambda[entry.texel as usize];
@@ -235,11 +215,37 @@ impl Normal {
                 weights[channel] += 0.5 * entry.weight.abs() * lambda[channel];
             }
         }
-        weights.map(|weight| weight * self.seam_ratio)
+        weights.map(|weight| weight * ratio)
+    }
+
+    /// Adds `Σ_s σ b (B_s x)` over the seam constraints to `out`; of their squares `Σ_s σ b²`.
+    fn add_seams(&self, share: Share, x: &[[f32; 4]], out: &mut Sums) {
+        self.plots.each(out, |plot, lines| {
+            let Some(rows) = self.seams.in_plot(plot) else {
+                return;
+            };
+            let mut sums = PlotSums::new(self.plots, plot, lines, x);
+            let weights = None;
+            let of = |row: ShownRow| {
+                let [r, g, b] = self.seam_weights[row.pixel as usize];
+                let [x, y, z, _] = match share {
+                    Share::Plain => row.predicted,
+                    Share::Squared => [1.0; 4],
+                };
+                [r * x, g * y, b * z, 0.0]
+            };
+            sums.add(
+                WeighedRows { rows, weights },
+                share == Share::Squared,
+                x,
+                of,
+            );
+            sums.into_lines(lines);
+        });
     }
 
     /// Adds links and seam constraints, as part of the normal matrix, times `x` to `out`.
-    fn add_ties(&self, ties: &Ties, x: &[[f32; 4]], out: &mut [[f32; 4]]) {
+    fn add_ties(&self, ties: &Ties, x: &[[f32; 4]], out: &mut Sums) {
         ticking(out.par_iter_mut())
             .enumerate()
             .with_min_len(1 << 12)
@@ -251,51 +257,42 @@ impl Normal {
                     }
                 }
             });
-        let seams = &ties.seams;
-        for row in 0..seams.len() {
-            let difference = seams.predict(row, x);
-            let weight = self.seam_weights(seams, row);
-            for entry in seams.row(row) {
-                for channel in 0..3 {
-                    out[entry.texel as usize][channel] +=
-                        weight[channel] * entry.weight * difference[channel];
-                }
-            }
-        }
+        self.add_seams(Share::Plain, x, out);
     }
 
-    /// `AᵀW (A x − b)`, plus links and seam constraints times `x`. `b` gives the colour that a byte stands for; where it is
-    /// 0, this is the normal matrix times `x`.
+    /// Sets `out` to `AᵀW (A x − b)`, plus links and seam constraints times `x`. `b` gives the colour that a byte stands
+    /// for; where it is 0, this is the normal matrix times `x`.
     fn gradient(
-        &mut self,
+        &self,
         problem: LeastSquares<'_>,
         x: &[[f32; 4]],
+        out: &mut Sums,
         b: impl Fn(u8) -> f32 + Sync,
-    ) -> Sums {
+    ) {
         let LeastSquares { rows, ties, blend } = problem;
         let table = observed(blend);
-        let mut out = self.sum(rows, false, |chunk, row| {
-            if !counts(chunk, row) {
-                return None;
-            }
-            let weights = chunk.channel_weights(row, table);
-            let predicted = chunk.rows.predict(row, x);
-            let colour = chunk.rows.colours[row];
-            let value =
-                |channel: usize| weights[channel] * (predicted[channel] - b(colour[channel]));
-            Some([value(0), value(1), value(2), 0.0])
+        // All four numbers, of which the last is not used: a processor is slower with three.
+        self.sum((rows, true), Share::Plain, x, out, |row| {
+            let weights = channel_weights(row, table);
+            std::array::from_fn(|c| weights[c] * (row.predicted[c] - b(row.colour[c])))
         });
-        self.add_ties(ties, x, &mut out);
-        out
+        self.add_ties(ties, x, out);
     }
 
-    /// Right-hand side minus normal matrix times `x`.
-    fn defect(&mut self, problem: LeastSquares<'_>, x: &[[f32; 4]]) -> Sums {
+    /// Sets `out` to the right-hand side minus the normal matrix times `x`.
+    fn defect(&self, problem: LeastSquares<'_>, x: &[[f32; 4]], out: &mut Sums) {
         let table = observed(problem.blend);
-        let mut out = self.gradient(problem, x, |byte| table[byte as usize].value);
-        ticking(out.par_iter_mut()).for_each(|sum| *sum = sum.map(|value| -value));
-        out
+        self.gradient(problem, x, out, |byte| table[byte as usize].value);
+        ticking(out.par_iter_mut())
+            .with_min_len(1 << 12)
+            .for_each(|sum| *sum = sum.map(|value| -value));
     }
+}
+
+/// Weight of each channel of a row: robust weight times squared slope.
+fn channel_weights(row: ShownRow, table: &[Observed; 256]) -> [f32; 4] {
+    row.colour
+        .map(|byte| row.weight * table[usize::from(byte)].slope_squared)
 }
 
 /// λ of a link between two texels: the mean of theirs, and 0 if one has none.
@@ -304,11 +301,6 @@ fn link(one: f32, other: f32) -> f32 {
         return 0.0;
     }
     0.5 * (one + other)
-}
-
-/// Whether a row has any weight: whole views have none while they judge λ.
-fn counts(chunk: Chunk<'_>, row: usize) -> bool {
-    chunk.weights[row] != 0.0
 }
 
 /// `Σ a · b` by channel, in blocks that do not depend on the number of threads.
@@ -328,6 +320,27 @@ fn dot(a: &[[f32; 4]], b: &[[f32; 4]]) -> [f64; 3] {
         })
         .collect();
     total(&blocks)
+}
+
+/// Mean of what is above 0 of the fourth numbers, in blocks that do not depend on the number of threads; 1 without any.
+fn mean_seen(diagonal: &[[f32; 4]]) -> f32 {
+    let blocks: Vec<(f64, u64)> = diagonal
+        .par_chunks(1 << 14)
+        .map(|block| {
+            Ticker::default().did(block.len());
+            let seen = block.iter().filter(|d| d[3] > 0.0);
+            seen.fold((0.0, 0), |(sum, count), d| {
+                (sum + f64::from(d[3]), count + 1)
+            })
+        })
+        .collect();
+    let add = |a: (f64, u64), b: &(f64, u64)| (a.0 + b.0, a.1 + b.1);
+    let (sum, count) = blocks.iter().fold((0.0, 0), add);
+    if count > 0 {
+        (sum / count as f64) as f32
+    } else {
+        1.0
+    }
 }
 
 /// Sum of these by channel, in their order.
@@ -353,36 +366,45 @@ pub(crate) fn conjugate_gradients(
     x: &mut [[f32; 4]],
     iterations: u32,
 ) {
-    let mut r = normal.defect(problem, x);
-    let mut z = normal.multilevel.precondition(&r, &normal.diagonal);
-    let mut p = z.clone();
+    let Vectors {
+        mut r,
+        mut z,
+        mut p,
+        mut q,
+    } = std::mem::take(&mut normal.vectors);
+    normal.defect(problem, x, &mut r);
+    normal.multilevel.precondition(&r, &normal.diagonal, &mut z);
+    p.clone_from(&z);
     let mut rz = dot(&r, &z);
     for _ in 0..iterations {
-        let q = normal.gradient(problem, &p, |_| 0.0);
+        normal.gradient(problem, &p, &mut q, |_| 0.0);
         let pq = dot(&p, &q);
         unit();
         let alpha = ratio(rz, pq);
-        ticking(x.par_iter_mut()).zip(&p).for_each(|(x, p)| {
-            for c in 0..3 {
-                x[c] += alpha[c] * p[c];
-            }
-        });
-        ticking(r.par_iter_mut()).zip(&q).for_each(|(r, q)| {
-            for c in 0..3 {
-                r[c] -= alpha[c] * q[c];
-            }
-        });
-        z = normal.multilevel.precondition(&r, &normal.diagonal);
+        ticking(x.par_iter_mut())
+            .zip(r.par_iter_mut().zip(p.par_iter().zip(&q)))
+            .with_min_len(1 << 12)
+            .for_each(|(x, (r, (p, q)))| {
+                for c in 0..3 {
+                    x[c] += alpha[c] * p[c];
+                    r[c] -= alpha[c] * q[c];
+                }
+            });
+        normal.multilevel.precondition(&r, &normal.diagonal, &mut z);
         let next = dot(&r, &z);
         unit();
         let beta = ratio(next, rz);
         rz = next;
-        ticking(p.par_iter_mut()).zip(&z).for_each(|(p, z)| {
-            for c in 0..3 {
-                p[c] = z[c] + beta[c] * p[c];
-            }
-        });
+        ticking(p.par_iter_mut())
+            .zip(&z)
+            .with_min_len(1 << 12)
+            .for_each(|(p, z)| {
+                for c in 0..3 {
+                    p[c] = z[c] + beta[c] * p[c];
+                }
+            });
     }
+    normal.vectors = Vectors { r, z, p, q };
 }
 
 #[cfg(test)]

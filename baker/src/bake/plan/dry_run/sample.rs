@@ -12,7 +12,7 @@ use crate::bake::gpu::dry_run::{Rates, in_pools};
 use crate::bake::intake::decimate::{Decimation, Decimator, Decision, Head, Mask, Survey};
 use crate::bake::intake::surface::Original;
 use crate::bake::model::footprint::{MIN_ALPHA, footprints};
-use crate::bake::model::row_cache;
+use crate::bake::model::plots::{Plots, ViewRows};
 use crate::bake::model::rows::Rows;
 use crate::bake::model::scene::Scene;
 use crate::bake::plan::dry_run::seconds::slower;
@@ -140,6 +140,8 @@ impl Sample {
                 }
                 let begun = Instant::now();
                 let chunks = footprints(scene, &view, taps);
+                let plots = Plots::new(scene.size as usize);
+                let bytes = ViewRows::new(&chunks, plots, &scene.window).bytes();
                 self.time += begun.elapsed();
                 self.drawn += 1;
                 self.drawn_pixels += pixels;
@@ -147,8 +149,9 @@ impl Sample {
                 for rows in &chunks {
                     self.enter(rows, view.width, &scene.window, taps);
                 }
+                self.bytes += bytes as u64;
                 let rows = chunks.iter().map(|rows| rows.len() as u64).sum();
-                own = Some((rows, chunks.iter().map(row_cache::bytes).sum()));
+                own = Some((rows, bytes));
             }
             self.counting += counting;
             self.by_view.push((counting, own));
@@ -184,7 +187,6 @@ impl Sample {
         for (sum, more) in self.boxes.iter_mut().zip(pools.boxes) {
             *sum += more;
         }
-        self.bytes += row_cache::bytes(rows) as u64;
     }
 
     /// What an opaque pixel comes to.

@@ -35,7 +35,9 @@ fn prolongation_is_the_transpose_of_restriction_and_carries_constants() {
             let at = |place: usize| level.prolonged([place % width, place / width]);
             (0..width * height).map(at).collect()
         };
-        let one = dot(&restrict(size, &fine), &level.values);
+        let mut restricted = vec![[0.0; 4]; coarser[0] * coarser[1]];
+        restrict(size, &fine, &mut restricted);
+        let one = dot(&restricted, &level.values);
         let other = dot(&fine, &prolonged(&level));
         assert!((one - other).abs() < 1e-5, "{size:?}: {one} {other}");
         level.values.fill([1.0; 4]);
@@ -51,11 +53,12 @@ fn cells_are_those_of_all_levels() {
     for size in [[64, 64], [33, 7], [1, 1]] {
         let [across, down] = size;
         let hold = Hold {
-            share: [1.0; 3],
             mass: [1.0; 3],
             stiffness: [0.0; 3],
         };
-        let levels = Multilevel::new(across, across * down, |_| hold).levels;
+        let mut levels = Multilevel::new(across, across * down);
+        levels.weigh(|_| [1.0; 3], |_, _| hold);
+        let levels = levels.levels;
         let sum: usize = levels.iter().map(|level| level.values.len()).sum();
         assert_eq!(cells(size), sum, "{size:?}");
         // All texels weigh one, and none is lost at a border.
@@ -83,13 +86,12 @@ fn ramp(iterations: u32, levels: bool) -> Vec<f32> {
         let colour = if column(texel) == 0 { 51 } else { 204 };
         rows.push(&[entry], [colour, colour, colour, 255], rows.len() as u32);
     }
-    let weights = vec![vec![1.0; rows.len()]];
     let ties = Ties {
         links: all_links(EDGE),
         seams: Rows::of_view(0),
     };
     let problem = LeastSquares {
-        rows: &RowCache::of_rows(vec![vec![rows]], weights),
+        rows: &RowCache::of_rows(&[vec![rows]], EDGE),
         ties: &ties,
         blend: Blend::Srgb,
     };
@@ -98,12 +100,10 @@ fn ramp(iterations: u32, levels: bool) -> Vec<f32> {
         seam: 0.02,
     };
     let mut texels = vec![[0.5; 4]; EDGE * EDGE];
-    let mut normal = Normal::new(EDGE * EDGE, EDGE, 1);
+    let mut normal = Normal::new(EDGE * EDGE, EDGE, &ties.seams);
     normal.weigh(problem, strength, &texels);
     if !levels {
-        normal.multilevel = Multilevel::default();
-        normal.multilevel.across = EDGE;
-        normal.multilevel.shares = vec![[0.0; 4]; EDGE * EDGE];
+        normal.multilevel.shares.fill([0.0; 4]);
     }
     conjugate_gradients(&mut normal, problem, &mut texels, iterations);
     texels.iter().map(|texel| texel[0]).collect()

@@ -7,7 +7,8 @@ use crate::bake::model::footprint::footprints;
 use crate::bake::model::row_cache::BUDGET;
 use crate::bake::solve::native::*;
 
-const SIZE: u32 = 48;
+/// Four plots, of which three are cut.
+const SIZE: u32 = 100;
 const STRENGTH: Strength = Strength {
     smoothness: 0.01,
     seam: 0.02,
@@ -73,15 +74,17 @@ fn with_threads<T: Send>(threads: usize, work: impl FnOnce() -> T + Send) -> T {
 }
 
 #[test]
-fn the_same_job_gives_the_same_bytes() {
+fn any_number_of_threads_gives_the_same_bytes() {
     let views = views(5);
-    for threads in [1, 3] {
-        let run = || with_threads(threads, || work(native(&views, BUDGET)));
-        let (one, other) = (run(), run());
-        assert!(one == other, "{threads} threads");
-        let fewer = with_threads(threads, || work(native(&views[1..], BUDGET)));
-        assert!(one.0 != fewer.0, "another job gives other bytes");
+    let with = |threads, views: &[View]| with_threads(threads, || work(native(views, BUDGET)));
+    let one = with(1, &views);
+    for threads in [1, 2, 3, 7] {
+        assert!(one == with(threads, &views), "{threads} threads");
     }
+    assert!(
+        one.0 != with(1, &views[1..]).0,
+        "another job gives other bytes"
+    );
 }
 
 #[test]
@@ -120,10 +123,10 @@ fn average_is_the_weighted_mean_of_the_pixels() {
     for (texel, sum) in texels.iter().zip(&sums) {
         let weight = sum[3].max(1e-30);
         for channel in 0..3 {
-            // Every observed byte is above 10, where the encoding has its power law.
-            assert!((f64::from(texel[channel]) - sum[channel] / weight).abs() < 1e-5);
+            // Every observed byte is above 10, where the encoding has its power law. Weights have 16 bits.
+            assert!((f64::from(texel[channel]) - sum[channel] / weight).abs() < 1e-3);
         }
-        assert!((f64::from(texel[3]) - sum[3]).abs() <= 1e-5 * sum[3]);
+        assert!((f64::from(texel[3]) - sum[3]).abs() <= 1e-3 * sum[3] + 1e-4);
     }
 }
 
@@ -136,18 +139,15 @@ fn a_scale_of_zero_takes_a_view_out() {
     }
     let others: Vec<View> = [0, 1, 3, 4].map(|k| odd[k].clone()).to_vec();
     let solved = |views: &[View], scales: &[f32]| {
-        // One lane, so that weights of 0 are the only difference between the sums.
-        with_threads(1, || {
-            let mut native = native(views, BUDGET);
-            let trust: Vec<Belief> = scales.iter().copied().map(Belief::from).collect();
-            let grey = vec![[0.3; 4]; native.texels.len()];
-            native
-                .write_texels(&grey)
-                .expect("the processor does not fail");
-            native.reweight(&trust, STRENGTH).expect("likewise");
-            native.solve(5).expect("likewise");
-            native.read_texels().expect("likewise")
-        })
+        let mut native = native(views, BUDGET);
+        let trust: Vec<Belief> = scales.iter().copied().map(Belief::from).collect();
+        let grey = vec![[0.3; 4]; native.texels.len()];
+        native
+            .write_texels(&grey)
+            .expect("the processor does not fail");
+        native.reweight(&trust, STRENGTH).expect("likewise");
+        native.solve(5).expect("likewise");
+        native.read_texels().expect("likewise")
     };
     let out = solved(&odd, &[0.1, 0.1, 0.0, 0.1, 0.1]);
     assert!(out == solved(&others, &[0.1; 4]));
@@ -215,11 +215,13 @@ fn pixels_that_show_little_do_not_lower_the_weight_around_them() {
     // A scale at which no pixel is an outlier.
     (native.reweight(&[Belief::from(f32::INFINITY)], STRENGTH))
         .expect("the processor does not fail");
-    let chunks = footprints(&Scene::new(&cube(), SIZE), &views[0], 2);
-    let colours = chunks.iter().flat_map(|rows| &rows.colours);
-    assert!(native.cache.weights[0].len() > 100);
-    for (&weight, colour) in native.cache.weights[0].iter().zip(colours) {
-        assert_eq!(weight, alpha_weight(colour[3]), "alpha {}", colour[3]);
+    let weights = &native.cache.weights[0];
+    assert!(weights.len() > 100);
+    for group in native.cache.groups() {
+        for (&weight, row) in weights.iter().zip(group.rows[0].iter()) {
+            let alpha = row.colour[3];
+            assert_eq!(weight, alpha_weight(alpha), "alpha {alpha}");
+        }
     }
 }
 
@@ -249,26 +251,20 @@ fn deviations_are_means_by_footprint_and_alpha() {
     assert!((500..sums.len()).contains(&seen), "{seen} texels seen");
     for (found, [off, weight]) in found.into_iter().zip(sums) {
         if weight > 0.0 {
-            assert!((f64::from(found) - off / weight).abs() < 1e-5);
+            // Weights have 16 bits.
+            assert!((f64::from(found) - off / weight).abs() < 1e-3);
         } else {
             assert_eq!(found, -1.0);
         }
     }
 }
 
-/// Weights of a 40×25 view after the neighbourhood weight; its rows are all its pixels, in two chunks.
+/// Weights of a 40×25 view after the neighbourhood weight; its rows are all its pixels.
 fn consensus(weight: impl Fn(u32, u32) -> f32) -> Vec<f32> {
     let pixels: Vec<u32> = (0..40 * 25).collect();
     let mut weights: Vec<f32> = pixels.iter().map(|k| weight(k % 40, k / 40)).collect();
-    let chunks: Vec<Rows> = pixels
-        .chunks(640)
-        .map(|pixels| Rows {
-            pixels: pixels.to_vec(),
-            colours: vec![[0; 4]; pixels.len()],
-            ..Rows::default()
-        })
-        .collect();
-    apply_consensus([40, 25], &chunks, None, &mut weights);
+    let rows = || pixels.iter().map(|&pixel| (pixel, true));
+    apply_consensus([40, 25], rows, &mut weights);
     weights
 }
 

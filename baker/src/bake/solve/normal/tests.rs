@@ -8,8 +8,10 @@ use crate::bake::model::rows::Entry;
 use crate::bake::solve::backend::Strength;
 use crate::bake::solve::normal::*;
 
-const SIZE: usize = 6;
-const TEXELS: usize = SIZE * SIZE;
+/// Texels across and down: two plots side by side.
+const SIZE: usize = 70;
+const DOWN: usize = 3;
+const TEXELS: usize = SIZE * DOWN;
 const STRENGTH: Strength = Strength {
     smoothness: 0.03,
     seam: 0.2,
@@ -18,15 +20,26 @@ const STRENGTH: Strength = Strength {
 /// A random small job: what [`Normal`] is given.
 struct Job {
     cache: RowCache,
+    /// The rows of each view, and the weight of each of its pixels.
+    views: Vec<Vec<Rows>>,
+    weights: Vec<Vec<f32>>,
     ties: Ties,
     texels: Sums,
     blend: Blend,
 }
 
+/// Entries of any texels, or of texels side by side.
 fn random_entries(random: &mut Random, count: usize, total: f32) -> Vec<Entry> {
+    let near = !random.next().is_multiple_of(4);
+    let first = random.next() % (SIZE as u64 - 5);
     let mut entries: Vec<Entry> = Vec::new();
     while entries.len() < count {
-        let texel = (random.next() % TEXELS as u64) as u32;
+        let texel = if near {
+            random.next() % DOWN as u64 * SIZE as u64 + first + random.next() % 5
+        } else {
+            random.next() % TEXELS as u64
+        };
+        let texel = texel as u32;
         if entries.iter().all(|entry| entry.texel != texel) {
             let weight = random.within(0.1, 1.0) as f32;
             entries.push(Entry { texel, weight });
@@ -39,33 +52,34 @@ fn random_entries(random: &mut Random, count: usize, total: f32) -> Vec<Entry> {
     entries
 }
 
-fn rows(random: &mut Random, count: usize, entries: impl Fn(&mut Random) -> Vec<Entry>) -> Rows {
+fn rows(
+    random: &mut Random,
+    [first, count]: [usize; 2],
+    entries: impl Fn(&mut Random) -> Vec<Entry>,
+) -> Rows {
     let mut rows = Rows::of_view(0);
-    for _ in 0..count {
+    for pixel in first..first + count {
         let entries = entries(random);
-        rows.push(
-            &entries,
-            (random.next() as u32).to_le_bytes(),
-            rows.len() as u32,
-        );
+        rows.push(&entries, (random.next() as u32).to_le_bytes(), pixel as u32);
     }
     rows
 }
 
 impl Job {
-    /// Three views of up to three chunks; some texels are seen by no row.
+    /// Three views of up to three bands; some texels are seen by no row.
     fn new(seed: u64, blend: Blend) -> Self {
         let random = &mut Random(seed);
-        let view = |random: &mut Random, chunks: usize| -> Vec<Rows> {
-            (0..chunks)
-                .map(|chunk| rows(random, 9 + chunk, |random| random_entries(random, 4, 1.0)))
+        let view = |random: &mut Random, bands: usize| -> Vec<Rows> {
+            let entries = |random: &mut Random| random_entries(random, 7, 1.0);
+            (0..bands)
+                .map(|band| rows(random, [20 * band, 20], entries))
                 .collect()
         };
         let views = vec![view(random, 3), view(random, 1), view(random, 2)];
-        let weights = views
+        let weights: Vec<Vec<f32>> = views
             .iter()
-            .map(|chunks| {
-                let count = chunks.iter().map(Rows::len).sum();
+            .map(|bands| {
+                let count = bands.iter().map(Rows::len).sum();
                 (0..count).map(|_| random.within(0.0, 1.0) as f32).collect()
             })
             .collect();
@@ -75,13 +89,13 @@ impl Job {
                 if texel % SIZE == SIZE - 1 {
                     links &= !LINK_RIGHT;
                 }
-                if texel / SIZE == SIZE - 1 {
+                if texel / SIZE == DOWN - 1 {
                     links &= !LINK_DOWN;
                 }
                 links
             })
             .collect();
-        let seams = rows(random, 7, |random| {
+        let seams = rows(random, [0, 30], |random| {
             let mut both = random_entries(random, 3, 1.0);
             for entry in random_entries(random, 3, -1.0) {
                 match both.iter_mut().find(|other| other.texel == entry.texel) {
@@ -91,8 +105,12 @@ impl Job {
             }
             both
         });
+        let mut cache = RowCache::of_rows(&views, SIZE);
+        cache.weigh(|view, pixel| weights[view][pixel as usize]);
         Self {
-            cache: RowCache::of_rows(views, weights),
+            cache,
+            views,
+            weights,
             ties: Ties { links, seams },
             texels: random_texels(random),
             blend,
@@ -107,14 +125,16 @@ impl Job {
         }
     }
 
-    fn normal(&self, lanes: usize) -> Normal {
-        let mut normal = Normal::new(TEXELS, SIZE, lanes);
+    fn normal(&self) -> Normal {
+        let mut normal = Normal::new(TEXELS, SIZE, &self.ties.seams);
         normal.weigh(self.problem(), STRENGTH, &self.texels);
         normal
     }
 
-    fn apply(&self, normal: &mut Normal, x: &[[f32; 4]]) -> Sums {
-        normal.gradient(self.problem(), x, |_| 0.0)
+    fn apply(&self, normal: &Normal, x: &[[f32; 4]]) -> Sums {
+        let mut out = Sums::new();
+        normal.gradient(self.problem(), x, &mut out, |_| 0.0);
+        out
     }
 }
 
@@ -150,19 +170,15 @@ impl Terms {
         };
         let mut terms = Vec::new();
         let mut observed = [0.0; TEXELS];
-        for group in job.cache.groups() {
-            for chunk in group.chunks(&job.cache.weights) {
-                for row in 0..chunk.rows.len() {
-                    let target = space(f64::from(chunk.rows.colours[row][channel]) / 255.0);
-                    let rho = f64::from(chunk.weights[row]);
-                    for (texel, a) in entries(chunk.rows, row) {
+        for (bands, weights) in job.views.iter().zip(&job.weights) {
+            for band in bands {
+                for row in 0..band.len() {
+                    let target = space(f64::from(band.colours[row][channel]) / 255.0);
+                    let rho = f64::from(weights[band.pixels[row] as usize]);
+                    for (texel, a) in entries(band, row) {
                         observed[texel] += rho * a * a;
                     }
-                    terms.push((
-                        rho * squared_slope(target),
-                        entries(chunk.rows, row),
-                        target,
-                    ));
+                    terms.push((rho * squared_slope(target), entries(band, row), target));
                 }
             }
         }
@@ -248,7 +264,7 @@ fn solve_dense(matrix: &[Vec<f64>], b: &[f64]) -> Vec<f64> {
 }
 
 /// Largest difference between `normal` and the dense matrix, relative to the latter's largest entry.
-fn matrix_difference(job: &Job, normal: &mut Normal) -> f64 {
+fn matrix_difference(job: &Job, normal: &Normal) -> f64 {
     let dense: Vec<_> = (0..3).map(|c| Terms::new(job, c).matrix()).collect();
     let largest = dense
         .iter()
@@ -272,16 +288,14 @@ fn matrix_difference(job: &Job, normal: &mut Normal) -> f64 {
 #[test]
 fn products_are_those_of_the_dense_matrix() {
     for (seed, blend) in [(1, Blend::Linear), (2, Blend::Srgb)] {
-        for lanes in [1, 2, 5] {
-            let mut job = Job::new(seed, blend);
-            let mut normal = job.normal(lanes);
-            // Sums of some ten terms in 32 bits.
-            let difference = matrix_difference(&job, &mut normal);
-            assert!(difference < 2e-6, "{difference}");
-            job.cache.weights[1][4] *= 1.5;
-            let difference = matrix_difference(&job, &mut normal);
-            assert!(difference > 1e-5, "one weight of another job: {difference}");
-        }
+        let mut job = Job::new(seed, blend);
+        let normal = job.normal();
+        // Sums of some ten terms in 32 bits, with weights of 16 bits.
+        let difference = matrix_difference(&job, &normal);
+        assert!(difference < 1e-4, "{difference}");
+        job.weights[1][4] *= 1.5;
+        let difference = matrix_difference(&job, &normal);
+        assert!(difference > 1e-3, "one weight of another job: {difference}");
     }
 }
 
@@ -289,7 +303,7 @@ fn products_are_those_of_the_dense_matrix() {
 fn diagonal_is_that_of_the_dense_matrix() {
     for (seed, blend) in [(3, Blend::Linear), (4, Blend::Srgb)] {
         let job = Job::new(seed, blend);
-        let normal = job.normal(2);
+        let normal = job.normal();
         for channel in 0..3 {
             let dense = Terms::new(&job, channel).matrix();
             for texel in 0..TEXELS {
@@ -297,7 +311,7 @@ fn diagonal_is_that_of_the_dense_matrix() {
                     f64::from(normal.diagonal[texel][channel]),
                     dense[texel][texel],
                 );
-                assert!((got - wanted).abs() <= 1e-5 * wanted, "{got} for {wanted}");
+                assert!((got - wanted).abs() <= 1e-3 * wanted, "{got} for {wanted}");
             }
         }
     }
@@ -306,11 +320,11 @@ fn diagonal_is_that_of_the_dense_matrix() {
 #[test]
 fn matrix_is_symmetric_and_positive() {
     let job = Job::new(5, Blend::Linear);
-    let mut normal = job.normal(3);
+    let normal = job.normal();
     let random = &mut Random(6);
     for _ in 0..10 {
         let (x, y) = (random_texels(random), random_texels(random));
-        let (ax, ay) = (job.apply(&mut normal, &x), job.apply(&mut normal, &y));
+        let (ax, ay) = (job.apply(&normal, &x), job.apply(&normal, &y));
         let (one, other, own) = (dot(&ax, &y), dot(&x, &ay), dot(&x, &ax));
         for channel in 0..3 {
             assert!((one[channel] / other[channel] - 1.0).abs() < 1e-5);
@@ -324,7 +338,8 @@ fn defect_is_half_the_falling_gradient_of_the_objective() {
     for (seed, blend) in [(7, Blend::Linear), (8, Blend::Srgb)] {
         let job = Job::new(seed, blend);
         let x = random_texels(&mut Random(9));
-        let defect = job.normal(2).defect(job.problem(), &x);
+        let mut defect = Sums::new();
+        job.normal().defect(job.problem(), &x, &mut defect);
         for channel in 0..3 {
             let terms = Terms::new(&job, channel);
             let at: Vec<f64> = x.iter().map(|texel| f64::from(texel[channel])).collect();
@@ -343,7 +358,7 @@ fn defect_is_half_the_falling_gradient_of_the_objective() {
             let worst = (0..TEXELS)
                 .map(|texel| (f64::from(defect[texel][channel]) - wanted[texel]).abs())
                 .fold(0.0, f64::max);
-            assert!(worst < 1e-5 * largest, "{worst} of {largest}");
+            assert!(worst < 5e-5 * largest, "{worst} of {largest}");
             // Another channel has another gradient.
             let other = (channel + 1) % 3;
             let beside = (0..TEXELS)
@@ -358,15 +373,18 @@ fn defect_is_half_the_falling_gradient_of_the_objective() {
 fn conjugate_gradients_reach_the_solution_and_leave_alpha() {
     let mut job = Job::new(10, Blend::Linear);
     // All links are set, so that every texel is cache and the solution is unique.
-    job.ties.links = all_links(SIZE);
-    let mut normal = job.normal(2);
+    job.ties.links = all_links(SIZE)[..TEXELS].to_vec();
+    for links in &mut job.ties.links[TEXELS - SIZE..] {
+        *links &= !LINK_DOWN;
+    }
+    let mut normal = job.normal();
     let start = random_texels(&mut Random(11));
     let solved = |normal: &mut Normal, iterations| {
         let mut x = start.clone();
         conjugate_gradients(normal, job.problem(), &mut x, iterations);
         x
     };
-    let (few, many) = (solved(&mut normal, 3), solved(&mut normal, 120));
+    let (few, many) = (solved(&mut normal, 3), solved(&mut normal, 1000));
     for channel in 0..3 {
         let terms = Terms::new(&job, channel);
         let wanted = solve_dense(&terms.matrix(), &terms.right_hand_side());
@@ -386,11 +404,11 @@ fn conjugate_gradients_reach_the_solution_and_leave_alpha() {
 
 #[test]
 fn without_rows_texels_stay() {
-    let mut normal = Normal::new(TEXELS, SIZE, 2);
+    let mut normal = Normal::new(TEXELS, SIZE, &Rows::of_view(0));
     let start = random_texels(&mut Random(12));
     let mut x = start.clone();
     let problem = LeastSquares {
-        rows: &RowCache::of_rows(Vec::new(), Vec::new()),
+        rows: &RowCache::of_rows(&[], SIZE),
         ties: &Ties::default(),
         blend: Blend::Linear,
     };
