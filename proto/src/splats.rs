@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::limits::MAX_VIEWS;
 
 /// Endings of files that hold splats where views are expected.
-const ENDINGS: [&str; 4] = ["ply", "spz", "splat", "sog"];
+const ENDINGS: [&str; 6] = ["ply", "spz", "splat", "sog", "glb", "gltf"];
 /// The list of an unpacked SOG.
 pub const LIST: &str = "meta.json";
 /// Variance of a filter that names none, in px²: that of the reference code of 2023 and of gsplat.
@@ -221,6 +221,8 @@ mod tests {
             "x.spz",
             "x.splat",
             "x.sog",
+            "x.glb",
+            "x.glTF",
             "s/meta.json",
         ] {
             assert!(are_in(name), "{name}");

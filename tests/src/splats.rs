@@ -1,7 +1,9 @@
-//! Gaussian splats as a PLY of the reference code: round ones, nearly opaque.
+//! Gaussian splats as a PLY of the reference code, and as a GLB: round ones, nearly opaque.
 
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use serde_json::json;
 
 use crate::shapes::icosphere;
 
@@ -45,6 +47,70 @@ pub fn ply(splats: &[Splat], shine: Option<f32>) -> Vec<u8> {
         bytes.extend(row.flat_map(f32::to_le_bytes));
     }
     bytes
+}
+
+/// The bytes of a GLB with `KHR_gaussian_splatting`, of the same splats as [`ply`] writes without `shine`. Its node has them
+/// turned by half about x, and its primitive has them turned back.
+pub fn glb(splats: &[Splat]) -> Vec<u8> {
+    let opacity = 1.0 / (1.0 + (-3.0_f32).exp());
+    let turned = |[x, y, z]: [f32; 3]| [x, -y, -z];
+    let lists: [(&str, &str, Vec<f32>); 5] = [
+        (
+            "POSITION",
+            "VEC3",
+            splats.iter().flat_map(|splat| turned(splat.at)).collect(),
+        ),
+        (
+            "ROTATION",
+            "VEC4",
+            [1.0, 0.0, 0.0, 0.0].repeat(splats.len()),
+        ),
+        (
+            "SCALE",
+            "VEC3",
+            splats.iter().flat_map(|splat| [splat.scale; 3]).collect(),
+        ),
+        ("OPACITY", "SCALAR", vec![opacity; splats.len()]),
+        (
+            "SH_DEGREE_0_COEF_0",
+            "VEC3",
+            splats.iter().flat_map(|splat| splat.constant).collect(),
+        ),
+    ];
+    let mut bin: Vec<u8> = Vec::new();
+    let (mut views, mut accessors, mut attributes) = (Vec::new(), Vec::new(), json!({}));
+    for (number, (name, kind, numbers)) in lists.into_iter().enumerate() {
+        let (at, length) = (bin.len(), 4 * numbers.len());
+        views.push(json!({"buffer": 0, "byteOffset": at, "byteLength": length}));
+        accessors.push(json!({"bufferView": number, "componentType": 5126, "type": kind, "count": splats.len()}));
+        let name = match name {
+            "POSITION" => name.to_owned(),
+            _ => format!("KHR_gaussian_splatting:{name}"),
+        };
+        attributes[name] = json!(number);
+        bin.extend(numbers.into_iter().flat_map(f32::to_le_bytes));
+    }
+    let style = json!({"kernel": "ellipse", "colorSpace": "srgb_rec709_display"});
+    let primitive = json!({"mode": 0, "attributes": attributes, "extensions": {"KHR_gaussian_splatting": style}});
+    let json = json!({
+        "asset": {"version": "2.0"}, "extensionsUsed": ["KHR_gaussian_splatting"],
+        "scene": 0, "scenes": [{"nodes": [0]}], "nodes": [{"mesh": 0, "rotation": [1, 0, 0, 0]}],
+        "meshes": [{"primitives": [primitive]}], "accessors": accessors, "bufferViews": views,
+        "buffers": [{"byteLength": bin.len()}],
+    });
+    let mut json = json.to_string().into_bytes();
+    json.resize(json.len().next_multiple_of(4), b' ');
+    let word = |number: usize| (number as u32).to_le_bytes();
+    let total = 12 + 8 + json.len() + 8 + bin.len();
+    let head = [
+        &b"glTF"[..],
+        &word(2),
+        &word(total),
+        &word(json.len()),
+        b"JSON",
+    ]
+    .concat();
+    [head, json, word(bin.len()).to_vec(), b"BIN\0".to_vec(), bin].concat()
 }
 
 /// Writes a spindle, and splats on it that are coloured by their place, into `folder`. Returns both files.

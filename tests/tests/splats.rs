@@ -4,7 +4,7 @@
 use std::fs;
 
 use kiln_tests::shapes::{Shape, icosphere};
-use kiln_tests::splats::{Splat, ply};
+use kiln_tests::splats::{self, Splat, ply};
 use kiln_tests::{Bench, Outcome, Run, glb, number, words};
 use serde_json::Value;
 
@@ -22,13 +22,16 @@ const DENSE: f32 = 0.025;
 
 /// Splats at the vertices of the body, coloured by their place.
 fn splats(scale: f32, shine: Option<f32>) -> Vec<u8> {
+    ply(&on_body(scale), shine)
+}
+
+fn on_body(scale: f32) -> Vec<Splat> {
     let splat = |at: [f32; 3]| Splat {
         at,
         scale,
         constant: at.map(|along| 1.5 * (4.0 * along).sin()),
     };
-    let splats: Vec<Splat> = body(5).positions.into_iter().map(splat).collect();
-    ply(&splats, shine)
+    body(5).positions.into_iter().map(splat).collect()
 }
 
 /// Bakes splats onto the body, or onto another mesh.
@@ -121,7 +124,7 @@ fn splats_alone_become_a_mesh() {
     let mean = some.iter().sum::<f64>() / some.len() as f64;
     assert!(mean < 0.03, "{mean} off");
     // A mesh brings no views.
-    for (name, code) in [("body.obj", 64), ("body.ply", 65)] {
+    for (name, code) in [("body.obj", 64), ("body.glb", 64), ("body.ply", 65)] {
         fs::write(bench.path(name), body(1).ply()).expect("room");
         let mut command = bench.command(&words("bake -o out/b.glb --json"));
         command.arg(name);
@@ -131,6 +134,33 @@ fn splats_alone_become_a_mesh() {
         let told = format!("{} {}", error["message"], error["hint"]);
         assert!(told.contains("--views"), "{told}");
     }
+}
+
+#[test]
+fn splats_in_a_glb_are_those_of_their_ply() {
+    let bench = Bench::real();
+    fs::write(bench.path("body.ply"), body(4).ply()).expect("room");
+    let fine = "--quality draft --texture-size 512 --splat-views 24 --holdout 4 --frame given";
+    let baked = |views: &str, output: &str| {
+        let given = format!("{fine} -o out/{output}");
+        let outcome = bench.baked("body.ply", views, &words(&given));
+        holdout(&outcome.report())
+    };
+    fs::write(bench.path("splats.ply"), splats(SMALL, None)).expect("room");
+    fs::write(bench.path("splats.glb"), splats::glb(&on_body(SMALL))).expect("room");
+    let [of_ply, of_glb] = [baked("splats.ply", "a.glb"), baked("splats.glb", "b.glb")];
+    assert!(
+        of_ply > 27.0 && (of_ply - of_glb).abs() < 0.1,
+        "{of_ply} dB, {of_glb} dB"
+    );
+    // Alone, they are the mesh, too.
+    fs::write(bench.path("dense.glb"), splats::glb(&on_body(DENSE))).expect("room");
+    let mut command = bench.command(&words("bake dense.glb -o out/c.glb --device cpu --json"));
+    command.args(words(fine));
+    let report = Run::start(command).finish().report();
+    assert!(holdout(&report) > 26.0, "{} dB", holdout(&report));
+    let triangles = report["prepare"]["triangles"].as_u64().expect("a number");
+    assert!((20_000..=30_000).contains(&triangles), "{triangles}");
 }
 
 #[test]

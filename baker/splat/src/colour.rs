@@ -42,7 +42,7 @@ pub(crate) fn shown(
 }
 
 /// The functions of degrees 1 to 3.
-fn basis([x, y, z]: [f32; 3]) -> [f32; 15] {
+pub(crate) fn basis([x, y, z]: [f32; 3]) -> [f32; 15] {
     let [xx, yy, zz] = [x * x, y * y, z * z];
     let [xy, yz, xz] = [x * y, y * z, x * z];
     [

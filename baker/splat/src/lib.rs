@@ -15,6 +15,7 @@ mod project;
 mod shape;
 mod surface;
 mod tiles;
+mod turn;
 mod view;
 mod volume;
 #[cfg(target_arch = "x86_64")]
@@ -24,4 +25,5 @@ pub use cloud::{Cloud, Dropped, MAX_DEGREE, Splat, coefficients};
 pub use draw::{Picture, draw};
 pub use extract::{Extracted, Fineness, around, extract};
 pub use surface::Surface;
+pub use turn::Turn;
 pub use view::{Filter, View};

@@ -1,7 +1,7 @@
 //! The readers of views without session, folder or pool: bytes in memory → what prepare makes of them. For the fuzz
 //! targets. Meshes have [`super::load::read`], which takes any [`crate::worker::folder::Files`].
 
-use proto::limits::MAX_COLMAP_FILE_BYTES;
+use proto::limits::{MAX_COLMAP_FILE_BYTES, MAX_MESH_FILE_BYTES};
 use proto::message::{Code, Failure, Root};
 use proto::splats::SplatOptions;
 use proto::table::{Camera, LayeredView};
@@ -75,14 +75,19 @@ pub fn decode_picture(bytes: &[u8], most: usize) -> Result<Decoded, Failure> {
     })
 }
 
-/// Reads splats and draws a view of 64² pixels.
+/// Reads the splats of the file `name` and draws a view of 64² pixels.
 ///
 /// # Errors
 /// The failure to report to the user.
-pub fn draw_splats(bytes: &[u8], name: &str) -> Result<Decoded, Failure> {
-    let nothing_beside = |_: &str| None;
-    let options = SplatOptions::default();
-    let mut views = SplatViews::read(bytes, name, &nothing_beside, &options)?;
+pub fn draw_splats(files: &dyn Files, name: &str) -> Result<Decoded, Failure> {
+    let folder = Folder::new(files, Root::Views);
+    let read = folder.read(name, MAX_MESH_FILE_BYTES);
+    let bytes = read.map_err(|error| Failure {
+        code: error.code(),
+        message: format!("{name}: {error}"),
+        hint: String::new(),
+    })?;
+    let mut views = SplatViews::read(&bytes, name, &folder, &SplatOptions::default())?;
     views.shrink(64);
     let picture = views.draw(0);
     Ok(Decoded {

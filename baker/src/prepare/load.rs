@@ -16,13 +16,13 @@ use crate::worker::folder::{Folder, FolderError};
 use crate::worker::pace;
 use crate::worker::progress::{Progress, each};
 
-mod gltf;
+pub(in crate::prepare) mod gltf;
 
-mod accessor;
-mod buffers;
+pub(in crate::prepare) mod accessor;
+pub(in crate::prepare) mod buffers;
 mod compressed;
 mod glb;
-mod scene;
+pub(in crate::prepare) mod scene;
 
 pub(in crate::prepare) mod ply;
 

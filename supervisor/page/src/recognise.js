@@ -16,6 +16,7 @@ import { ENDINGS, parseTransforms, plain } from "./transforms.js";
  */
 
 const MESHES = ["glb", "gltf", "ply", "obj"];
+const GLTF = ["glb", "gltf"];
 const SPLATS = ["spz", "sog", "splat"];
 const LARGEST_JSON = 64 << 20;
 /** Bytes in which the header of a PLY of splats ends, with 45 harmonics. */
@@ -62,7 +63,8 @@ export async function recognise(items, choice = {}) {
 
     if (meshes.length === 0 && splats.length > 0) {
         const path = /** @type {string} */ (pick(splats, choice.mesh));
-        return { ...found, meshes: splats, viewSets: [], mesh: { files: planesOf(path, byPath), main: base(path) } };
+        const { source, absent } = await splatsSource(path, byPath);
+        return { ...found, meshes: splats, viewSets: [], mesh: source, missing: absent.length > 0 ? refers(path, absent) : null };
     }
 
     const problems = [];
@@ -70,14 +72,15 @@ export async function recognise(items, choice = {}) {
     if (meshPath) {
         const { source, absent } = await meshSource(meshPath, byPath);
         found.mesh = source;
-        if (absent.length > 0) problems.push(`${base(meshPath)} refers to ${some(absent)}, not among the files`);
+        if (absent.length > 0) problems.push(refers(meshPath, absent));
     } else {
         problems.push("a mesh is missing (GLB, glTF, PLY or OBJ)");
     }
     const viewsPath = pick(viewSetPaths, choice.views);
     if (viewsPath && splats.includes(viewsPath)) {
-        const files = planesOf(viewsPath, byPath);
-        found.views = { files, main: base(viewsPath), frames: [], pictures: [] };
+        const { source, absent } = await splatsSource(viewsPath, byPath);
+        found.views = { ...source, frames: [], pictures: [] };
+        if (absent.length > 0) problems.push(refers(viewsPath, absent));
     } else if (viewsPath) {
         const { source, absent } = viewsSource(viewsPath, sets.get(viewsPath) ?? [], byPath);
         found.views = source;
@@ -113,8 +116,14 @@ function some(names) {
     return names.slice(0, 3).join(", ") + (more > 0 ? ` and ${more} more` : "");
 }
 
+/** What is said of a file that names others. @param {string} path @param {string[]} absent */
+function refers(path, absent) {
+    return `${base(path)} refers to ${some(absent)}, not among the files`;
+}
+
 /**
- * Files of Gaussian splats: by their endings, a PLY by its header, and a SOG's list by the planes beside it.
+ * Files of Gaussian splats: by their endings, a PLY by its header, a glTF by its primitives, and a SOG's list by the planes
+ * beside it.
  * @param {string[]} paths @param {Map<string, Blob>} byPath
  */
 async function splatsAmong(paths, byPath) {
@@ -126,9 +135,28 @@ async function splatsAmong(paths, byPath) {
         } else if (ending(path) === "ply") {
             const head = (await blob.slice(0, PLY_HEADER).text()).split("end_header")[0];
             if (/^property .* (f_dc_0|packed_position)\s*$/m.test(head)) found.push(path);
+        } else if (GLTF.includes(ending(path)) && isOfSplats(await jsonOf(path, blob))) {
+            found.push(path);
         }
     }
     return found;
+}
+
+/** Whether a glTF holds splats, and no triangles beside them. @param {any} json */
+function isOfSplats(json) {
+    const meshes = Array.isArray(json?.meshes) ? json.meshes : [];
+    const primitives = meshes.flatMap((/** @type {any} */ mesh) => mesh?.primitives ?? []);
+    const are = (/** @type {any} */ primitive) => primitive?.extensions?.KHR_gaussian_splatting !== undefined;
+    return primitives.some(are) && primitives.every((/** @type {any} */ primitive) => are(primitive) || primitive?.mode < 4);
+}
+
+/**
+ * Splats, with the buffers of a glTF or the planes of a SOG.
+ * @param {string} path @param {Map<string, Blob>} byPath @returns {Promise<{source: Source, absent: string[]}>}
+ */
+async function splatsSource(path, byPath) {
+    if (GLTF.includes(ending(path))) return meshSource(path, byPath);
+    return { source: { files: planesOf(path, byPath), main: base(path) }, absent: [] };
 }
 
 /** Splats, and the WebP planes beside the list of a SOG. @param {string} path @param {Map<string, Blob>} byPath */
@@ -185,6 +213,19 @@ async function meshSource(path, byPath) {
 
 /** Names of the files that a glTF keeps its numbers in. @param {string} path @param {Blob} blob */
 async function buffersOf(path, blob) {
+    const json = await jsonOf(path, blob);
+    try {
+        const uris = (json?.buffers ?? []).map((/** @type {any} */ buffer) => buffer?.uri);
+        const names = uris.filter((/** @type {unknown} */ uri) => typeof uri === "string" && !uri.startsWith("data:"));
+        return names.map((/** @type {string} */ name) => decodeURIComponent(name));
+    } catch {
+        // A broken file: the job's own words will be better.
+        return [];
+    }
+}
+
+/** The JSON of a glTF or GLB; none of another or a broken file. @param {string} path @param {Blob} blob */
+async function jsonOf(path, blob) {
     let text = "";
     if (ending(path) === "gltf") text = await blob.text();
     if (ending(path) === "glb") {
@@ -192,12 +233,9 @@ async function buffersOf(path, blob) {
         if (head.byteLength === 20) text = await blob.slice(20, 20 + head.getUint32(12, true)).text();
     }
     try {
-        const uris = (JSON.parse(text).buffers ?? []).map((/** @type {any} */ buffer) => buffer?.uri);
-        const names = uris.filter((/** @type {unknown} */ uri) => typeof uri === "string" && !uri.startsWith("data:"));
-        return names.map((/** @type {string} */ name) => decodeURIComponent(name));
+        return JSON.parse(text);
     } catch {
-        // A broken file: the job's own words will be better.
-        return [];
+        return null;
     }
 }
 

@@ -60,6 +60,23 @@ test("splats are views, a mesh is none of them, and a SOG brings its planes", as
     for (const name of ["b.spz", "b.splat", "b.SOG"]) assert.equal((await recognise([mesh, item(name)])).views.main, name);
     const sog = await recognise([mesh, item("s/meta.json", "{}"), item("s/means_l.webp"), item("other.webp")]);
     assert.deepEqual([sog.missing, sog.views.main, names(sog.views)], [null, "meta.json", ["means_l.webp", "meta.json"]]);
+    // A glTF of splats alone, with its buffer; one with triangles is a mesh.
+    const gltf = (...modes) => {
+        const primitives = modes.map((mode) => ({ mode, extensions: mode === 0 ? { KHR_gaussian_splatting: {} } : {} }));
+        return JSON.stringify({ buffers: [{ uri: "s.bin" }], meshes: [{ primitives }] });
+    };
+    for (const items of [[mesh, item("s.gltf", gltf(0)), item("s.bin")], [mesh, item("s.gltf", gltf(1, 0)), item("s.bin")]]) {
+        const found = await recognise(items);
+        assert.deepEqual([found.missing, found.meshes, names(found.views)], [null, ["a.ply"], ["s.bin", "s.gltf"]]);
+    }
+    const own = await recognise([item("s.gltf", gltf(0)), item("s.bin")]);
+    assert.deepEqual([own.missing, names(own.mesh), own.views], [null, ["s.bin", "s.gltf"], null]);
+    assert.match((await recognise([item("s.gltf", gltf(0))])).missing, /s.gltf refers to s.bin/);
+    for (const modes of [[0, 4], [0, undefined], [1]]) {
+        const found = await recognise([item("s.gltf", gltf(...modes)), item("s.bin")]);
+        assert.deepEqual([found.viewSets, names(found.mesh)], [[], ["s.bin", "s.gltf"]]);
+        assert.match(found.missing, /transforms.json with the cameras/);
+    }
     // Cameras with pictures come first.
     const both = await recognise([mesh, splats, item("transforms.json", views("0.png")), item("0.png")]);
     assert.deepEqual([both.views.main, both.viewSets], ["transforms.json", ["transforms.json", "b.ply"]]);

@@ -83,7 +83,7 @@ pub(super) struct BakeArgs {
     /// The views: a transforms.json (instant-ngp, nerfstudio or Blender style), or the folder that holds one; or a model of
     /// COLMAP (cameras and images, .bin or .txt), by its folder, its project's folder or one of its files; or a
     /// safetensors file (observations, extrinsics, intrinsics), which may hold the mesh too; or Gaussian splats (PLY, SPZ,
-    /// SOG, .splat), of which Kiln draws views itself.
+    /// SOG, .splat, GLB, glTF), of which Kiln draws views itself.
     #[arg(long, value_name = "FILE")]
     pub(super) views: Option<PathBuf>,
     /// Where to put the result: a GLB; or, by its ending, a PLY (.ply, the texture beside it) or an OBJ (.obj, material and

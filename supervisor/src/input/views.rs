@@ -6,6 +6,7 @@
 //! as COLMAP (`sparse/0`), its undistorter (`sparse`, `dense/0/sparse`) and nerfstudio (`colmap/sparse/0`) leave them, and
 //! their masks in `masks` beside it. Binary files are preferred to text, as in COLMAP.
 
+use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -45,6 +46,9 @@ const WITHIN: [&str; 8] = [
     "dense/0/sparse",
     "dense/sparse",
 ];
+/// The extension of glTF that tells splats, and bytes at the start of a file in which it stands.
+const SPLATS: &[u8] = b"\"KHR_gaussian_splatting\"";
+const HEAD: u64 = 4 << 20;
 /// Lists of views that a folder may have, likeliest first; the second is of `NeRF`'s synthetic sets.
 const LISTS: [&str; 2] = ["transforms.json", "transforms_train.json"];
 
@@ -90,10 +94,26 @@ pub fn find_views(path: &Path, images: Option<&Path>) -> Result<Input, Box<JobEr
 #[must_use]
 pub fn splats_of(mesh: &Path) -> Option<PathBuf> {
     let list = mesh.join(splats::LIST);
-    match mesh.is_dir() {
-        true => list.is_file().then_some(list),
-        false => splats::are_in(&mesh.to_string_lossy()).then(|| mesh.to_path_buf()),
+    if mesh.is_dir() {
+        return list.is_file().then_some(list);
     }
+    let ending = mesh.extension().unwrap_or_default();
+    let is_gltf = ["glb", "gltf"]
+        .iter()
+        .any(|gltf| ending.eq_ignore_ascii_case(gltf));
+    let is_splats = splats::are_in(&mesh.to_string_lossy()) && (!is_gltf || names_splats(mesh));
+    is_splats.then(|| mesh.to_path_buf())
+}
+
+/// Whether a glTF names the extension of splats. Most are meshes, and need views. Prepare says what it holds.
+fn names_splats(gltf: &Path) -> bool {
+    let mut head = Vec::new();
+    // The JSON comes first.
+    let read = gltf.is_file()
+        && std::fs::File::open(gltf)
+            .and_then(|file| file.take(HEAD).read_to_end(&mut head))
+            .is_ok();
+    read && head.windows(SPLATS.len()).any(|part| part == SPLATS)
 }
 
 /// Finds uploaded views beneath `top`; no pictures are looked for above it.
@@ -322,6 +342,39 @@ mod tests {
         fs::write(folder.path().join("transforms.json"), "{}").expect("room");
         let input = find_views(folder.path(), None).expect("views");
         assert_eq!(input.name, "transforms.json");
+    }
+
+    #[test]
+    fn a_gltf_alone_is_splats_where_it_names_their_extension() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for (name, text, alone) in [
+            (
+                "a.glb",
+                r#"{"extensionsUsed":["KHR_gaussian_splatting"]}"#,
+                true,
+            ),
+            (
+                "a.GLTF",
+                r#"{"extensionsUsed":["KHR_gaussian_splatting"]}"#,
+                true,
+            ),
+            (
+                "b.gltf",
+                r#"{"extensionsUsed":["KHR_materials_unlit"]}"#,
+                false,
+            ),
+            (
+                "a.obj",
+                r#"{"extensionsUsed":["KHR_gaussian_splatting"]}"#,
+                false,
+            ),
+            ("a.ply", "", true),
+        ] {
+            let path = folder.path().join(name);
+            fs::write(&path, text).expect("room");
+            assert_eq!(splats_of(&path), alone.then_some(path), "{name}");
+        }
+        assert_eq!(splats_of(&folder.path().join("none.glb")), None);
     }
 
     #[test]

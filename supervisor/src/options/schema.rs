@@ -19,8 +19,7 @@ pub(super) const SPLAT_VIEWS: &str =
 pub(super) const SPLAT_FILTER: &str = "^(auto|(classic|mip)(:(100|[0-9]{1,2}(\\.[0-9]{1,6})?))?)$";
 
 /// A file name of [`proto::splats::are_in`].
-const SPLATS: &str =
-    r"(meta\.json|[^/]*\.([pP][lL][yY]|[sS][pP][zZ]|[sS][pP][lL][aA][tT]|[sS][oO][gG]))$";
+const SPLATS: &str = r"(meta\.json|[^/]*\.([pP][lL][yY]|[sS][pP][zZ]|[sS][pP][lL][aA][tT]|[sS][oO][gG]|[gG][lL][bB]|[gG][lL][tT][fF]))$";
 
 /// A mesh or views, or nothing.
 pub(super) fn source_or_null(_generator: &mut SchemaGenerator) -> Schema {

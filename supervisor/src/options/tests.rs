@@ -113,7 +113,8 @@ fn splats_alone_need_no_views() {
         ("/a.ply", true),
         ("/s/meta.json", true),
         ("/a.SPZ", true),
-        ("/a.glb", false),
+        ("/a.glb", true),
+        ("/a.obj", false),
         ("/transforms.json", false),
     ] {
         for views in ["", r#", "views": null"#] {

@@ -3,7 +3,8 @@
 //!
 //! Only files that are really named count, and no others of their folders. These are the `uri` of each glTF buffer, and
 //! `file_path` and `mask_path` of each frame with the endings that prepare would try, and masks beside them. Of a
-//! COLMAP model they are the cameras, and the pictures of its images with their masks. Of an unpacked SOG they are its planes. Pictures of a glTF and the MTL of an OBJ are never read. Each file is opened
+//! COLMAP model they are the cameras, and the pictures of its images with their masks. Of an unpacked SOG they are its
+//! planes, and of splats in a glTF its buffers. Pictures of a glTF and the MTL of an OBJ are never read. Each file is opened
 //! through [`crate::process::opener`], under the same rules as for `kiln bake`: beneath the folder, of a known kind. A file that
 //! cannot be opened is left out, and prepare reports it as in `kiln bake`. This module finds files; only prepare judges
 //! them.
@@ -87,6 +88,7 @@ async fn walk(mesh: &Input, views: &Input, sent: bool) -> Result<Collection, Box
             root,
             opener: Opener::default(),
             sent,
+            splats: splats::are_in(&input.name),
             given: &mut given,
             files: BTreeMap::new(),
             found: Vec::new(),
@@ -101,14 +103,14 @@ async fn walk(mesh: &Input, views: &Input, sent: bool) -> Result<Collection, Box
         } else if root == Root::Views {
             finder.first_of(&[exporter(&input.name)]).await?;
         }
-        let (text, planes) = (input.name.ends_with(".txt"), splats::are_in(&input.name));
+        let (text, splats) = (input.name.ends_with(".txt"), splats::are_in(&input.name));
         let named = workers::run(move || match (root, model) {
             (Root::Mesh, _) => names::buffers(main)
                 .into_iter()
                 .map(|name| vec![name])
                 .collect(),
             (_, Some(_)) => colmap::pictures(main, text),
-            (_, None) if planes => names::planes(main),
+            (_, None) if splats => names::of_splats(main),
             // No job has a second mesh, and pictures alone are no job.
             (Root::Views | Root::Second | Root::Pictures | Root::Masks, None) => {
                 names::pictures(main)
@@ -152,6 +154,8 @@ struct Finder<'a> {
     opener: Opener,
     /// Whether the files are to be sent, and so read.
     sent: bool,
+    /// Whether its main file has the name of splats.
+    splats: bool,
     given: &'a mut Given,
     files: BTreeMap<String, Digest>,
     found: Vec<Found>,
@@ -212,6 +216,7 @@ impl Finder<'_> {
             Root::Views if names.iter().any(|name| name.starts_with("cameras.")) => {
                 MAX_COLMAP_FILE_BYTES
             }
+            Root::Views if self.splats => MAX_MESH_FILE_BYTES,
             Root::Views | Root::Second | Root::Pictures | Root::Masks => MAX_IMAGE_FILE_BYTES,
         };
         for name in names {
@@ -397,6 +402,22 @@ mod tests {
         let found = found.expect("files");
         let names = ["means_l.webp", "means_u.webp", "meta.json", "sh0.webp"];
         assert_eq!(named(&found.views), names);
+    }
+
+    #[tokio::test]
+    async fn splats_in_a_gltf_bring_their_buffers() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let folder = folder.path();
+        write(folder, "mesh.ply", "ply");
+        write(folder, "splats.gltf", r#"{"buffers": [{"uri": "a.bin"}]}"#);
+        for name in ["a.bin", "b.bin"] {
+            write(folder, name, name);
+        }
+        let found = collected(folder, "mesh.ply", "splats.gltf").await;
+        let found = found.expect("files");
+        assert_eq!(named(&found.views), ["a.bin", "splats.gltf"]);
+        let alone = collected(folder, "splats.gltf", "splats.gltf").await;
+        assert_eq!(named(&alone.expect("files").mesh), ["a.bin", "splats.gltf"]);
     }
 
     #[tokio::test]

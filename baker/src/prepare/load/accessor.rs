@@ -98,8 +98,8 @@ pub enum AccessorError {
 
 /// What an accessor is read as.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Use {
-    /// Three coordinates; integers with `KHR_mesh_quantization`.
+pub(in crate::prepare) enum Use {
+    /// Three coordinates, scales or channels; integers with `KHR_mesh_quantization`.
     Position,
     /// Like positions, of a morph target: mostly sparse, for as many vertices as the primitive has.
     Offset,
@@ -109,6 +109,8 @@ pub(super) enum Use {
     Joints,
     /// Weights of four joints, or a quaternion.
     Four,
+    /// An opacity.
+    Scalar,
     /// An inverse bind matrix.
     Matrix,
 }
@@ -121,6 +123,7 @@ impl Use {
                 kind == Type::Vec4 && matches!(component, ComponentType::U8 | ComponentType::U16)
             }
             Self::Four => kind == Type::Vec4 && component != ComponentType::U32,
+            Self::Scalar => kind == Type::Scalar && component != ComponentType::U32,
             Self::Matrix => kind == Type::Mat4 && component == ComponentType::F32,
             Self::TexCoord => kind == Type::Vec2 && component != ComponentType::U32,
             Self::Index => {
@@ -138,6 +141,7 @@ impl Use {
             Self::Position | Self::Offset => "VEC3 of floats or 8- or 16-bit integers",
             Self::Joints => "VEC4 of unsigned 8- or 16-bit integers",
             Self::Four => "VEC4 of floats or 8- or 16-bit integers",
+            Self::Scalar => "SCALAR of floats or 8- or 16-bit integers",
             Self::Matrix => "MAT4 of floats",
             Self::TexCoord => "VEC2 of floats or 8- or 16-bit integers",
             Self::Index => "SCALAR of unsigned integers",
@@ -146,7 +150,7 @@ impl Use {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Elements<'a> {
+pub(in crate::prepare) struct Elements<'a> {
     count: usize,
     normalized: bool,
     /// None means zeros, except in the sparse part.
@@ -155,7 +159,7 @@ pub(super) struct Elements<'a> {
     sparse: Option<(Strided<'a>, Strided<'a>, usize)>,
 }
 
-pub(super) fn load(
+pub(in crate::prepare) fn load(
     root: &json::Root,
     buffers: &mut Buffers<'_>,
     index: usize,
@@ -231,7 +235,7 @@ impl<'a> Views<'a, '_> {
 
 impl<'a> Elements<'a> {
     /// Checks accessor `index` for its use. Its views must be loaded.
-    pub(super) fn open(
+    pub(in crate::prepare) fn open(
         root: &'a json::Root,
         buffers: &'a Buffers<'_>,
         index: usize,
@@ -281,7 +285,7 @@ impl<'a> Elements<'a> {
         })
     }
 
-    pub(super) fn count(&self) -> usize {
+    pub(in crate::prepare) fn count(&self) -> usize {
         self.count
     }
 
@@ -302,7 +306,7 @@ impl<'a> Elements<'a> {
     }
 
     /// Element `element` as numbers; zeros out of range.
-    pub(super) fn floats<const N: usize>(&self, element: usize) -> [f64; N] {
+    pub(in crate::prepare) fn floats<const N: usize>(&self, element: usize) -> [f64; N] {
         match self.find(element) {
             Some((strided, at)) => std::array::from_fn(|k| strided.float(at, k, self.normalized)),
             None => [0.0; N],
@@ -318,7 +322,7 @@ impl<'a> Elements<'a> {
     }
 
     /// Element `element` as an index; zero out of range.
-    pub(super) fn index(&self, element: usize) -> u32 {
+    pub(in crate::prepare) fn index(&self, element: usize) -> u32 {
         self.find(element)
             .map_or(0, |(strided, at)| strided.index(at))
     }

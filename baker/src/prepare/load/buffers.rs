@@ -109,7 +109,7 @@ impl BufferError {
 }
 
 /// The bytes of a document, loaded on demand.
-pub(super) struct Buffers<'a> {
+pub(in crate::prepare) struct Buffers<'a> {
     root: &'a json::Root,
     folder: &'a Folder<'a>,
     /// Path of the mesh file's folder within `folder`, with a trailing slash; empty at the top.
@@ -120,7 +120,7 @@ pub(super) struct Buffers<'a> {
 }
 
 impl<'a> Buffers<'a> {
-    pub(super) fn new(
+    pub(in crate::prepare) fn new(
         root: &'a json::Root,
         folder: &'a Folder<'a>,
         beside: &'a str,

@@ -51,13 +51,15 @@ const GEOMETRY_EXTENSIONS: [&str; 4] = [
     "KHR_meshopt_compression",
 ];
 /// Prefixes of extensions that do not touch positions: the bake replaces what they do.
-const OTHER_EXTENSIONS: [&str; 6] = [
+const OTHER_EXTENSIONS: [&str; 7] = [
     "KHR_materials_",
     "KHR_texture_",
     "EXT_texture_",
     "MSFT_texture_",
     "KHR_lights_",
     "KHR_animation_",
+    // Of points, which are no triangles.
+    "KHR_gaussian_splatting",
 ];
 
 /// Reads the bytes of the file `name`, a GLB or bare JSON.
@@ -90,15 +92,7 @@ fn read_with<T>(
     progress: &dyn Progress,
     more: impl FnOnce(&mut Reader<'_>) -> Result<T, GltfError>,
 ) -> Result<(RawMesh, T), GltfError> {
-    let (json, bin) = if is_glb {
-        let chunks = glb::split(bytes)?;
-        (
-            &bytes[chunks.json],
-            chunks.bin.map(|range: Range<usize>| &bytes[range]),
-        )
-    } else {
-        (bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes), None)
-    };
+    let (json, bin) = parts(bytes, is_glb)?;
     let root = parse(json, wanted.uvs)?;
     check_root(&root)?;
     let instances = scene::instances_at(&root, json, &wanted.offset)?;
@@ -142,10 +136,24 @@ fn read_with<T>(
     Ok((reader.finish()?, more))
 }
 
+/// The JSON of a GLB or glTF, and the binary chunk of a GLB.
+pub(in crate::prepare) fn parts(
+    bytes: &[u8],
+    is_glb: bool,
+) -> Result<(&[u8], Option<&[u8]>), GltfError> {
+    if !is_glb {
+        let json = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
+        return Ok((json, None));
+    }
+    let chunks = glb::split(bytes)?;
+    let bin = chunks.bin.map(|range: Range<usize>| &bytes[range]);
+    Ok((&bytes[chunks.json], bin))
+}
+
 /// Parses a file as the crate does. Where that fails it parses once more without parts that no bake needs: a scene
 /// without nodes is valid, animation channels have no node where an extension names their target, Python writes NaN
 /// into bounds, and only texture coordinates that are kept need materials.
-fn parse(bytes: &[u8], want_uvs: bool) -> Result<json::Root, GltfError> {
+pub(in crate::prepare) fn parse(bytes: &[u8], want_uvs: bool) -> Result<json::Root, GltfError> {
     let whole = match json::deserialize::from_slice(bytes) {
         Ok(root) => return Ok(root),
         Err(error) => GltfError::Json(error),
@@ -174,7 +182,7 @@ fn parse(bytes: &[u8], want_uvs: bool) -> Result<json::Root, GltfError> {
     serde_json::from_value(Value::Object(file)).map_err(|_| whole)
 }
 
-fn check_root(root: &json::Root) -> Result<(), GltfError> {
+pub(in crate::prepare) fn check_root(root: &json::Root) -> Result<(), GltfError> {
     let minimum = root
         .asset
         .min_version
@@ -370,13 +378,13 @@ fn attribute(primitive: &json::mesh::Primitive, semantic: Semantic) -> Option<us
 
 /// A primitive of a mesh, for errors.
 #[derive(Clone, Copy)]
-struct Place {
-    mesh: usize,
-    primitive: usize,
+pub(in crate::prepare) struct Place {
+    pub(in crate::prepare) mesh: usize,
+    pub(in crate::prepare) primitive: usize,
 }
 
 impl Place {
-    fn lacks(self, what: &'static str) -> GltfError {
+    pub(in crate::prepare) fn lacks(self, what: &'static str) -> GltfError {
         let Self { mesh, primitive } = self;
         GltfError::Lacks {
             mesh,
@@ -385,7 +393,7 @@ impl Place {
         }
     }
 
-    fn accessor(self, error: AccessorError) -> GltfError {
+    pub(in crate::prepare) fn accessor(self, error: AccessorError) -> GltfError {
         let Self { mesh, primitive } = self;
         GltfError::Accessor {
             mesh,
@@ -394,7 +402,12 @@ impl Place {
         }
     }
 
-    fn fewer(self, what: &'static str, count: usize, vertices: usize) -> GltfError {
+    pub(in crate::prepare) fn fewer(
+        self,
+        what: &'static str,
+        count: usize,
+        vertices: usize,
+    ) -> GltfError {
         let Self { mesh, primitive } = self;
         GltfError::Fewer {
             mesh,

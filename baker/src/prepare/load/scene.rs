@@ -29,20 +29,20 @@ pub enum SceneError {
 }
 
 /// A column-major affine transform: three axes and an origin.
-pub(super) type Transform = [[f64; 3]; 4];
+pub(in crate::prepare) type Transform = [[f64; 3]; 4];
 
 pub(super) const IDENTITY: Transform =
     [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [0.0; 3]];
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Instance {
-    pub(super) mesh: usize,
+pub(in crate::prepare) struct Instance {
+    pub(in crate::prepare) mesh: usize,
     /// Its node, which may have a skin, weights and places of its own.
-    pub(super) node: Option<usize>,
-    pub(super) transform: Transform,
+    pub(in crate::prepare) node: Option<usize>,
+    pub(in crate::prepare) transform: Transform,
 }
 
-pub(super) fn apply(transform: &Transform, point: [f64; 3]) -> [f64; 3] {
+pub(in crate::prepare) fn apply(transform: &Transform, point: [f64; 3]) -> [f64; 3] {
     std::array::from_fn(|row| {
         transform[0][row] * point[0]
             + transform[1][row] * point[1]
@@ -52,7 +52,7 @@ pub(super) fn apply(transform: &Transform, point: [f64; 3]) -> [f64; 3] {
 }
 
 /// Whether the transform flips the winding of triangles.
-pub(super) fn mirrors(transform: &Transform) -> bool {
+pub(in crate::prepare) fn mirrors(transform: &Transform) -> bool {
     let [a, b, c, _] = transform;
     let determinant = a[0] * (b[1] * c[2] - b[2] * c[1]) - b[0] * (a[1] * c[2] - a[2] * c[1])
         + c[0] * (a[1] * b[2] - a[2] * b[1]);
@@ -141,7 +141,7 @@ pub(super) fn of_parts(
 ///
 /// Their places are less `offset`. Only where there is one are the numbers of `json` read in full: elsewhere they stay
 /// those of the crate, and so do the bytes of all that is made of them.
-pub(super) fn instances_at(
+pub(in crate::prepare) fn instances_at(
     root: &json::Root,
     json: &[u8],
     offset: &Offset,

@@ -2,7 +2,7 @@
 
 use kiln_splat::{Cloud, Dropped, Filter};
 
-use crate::prepare::load::PlyError;
+use crate::prepare::load::{GltfError, PlyError};
 
 /// Most splats of a file.
 pub(crate) const MAX_SPLATS: u64 = 1 << 23;
@@ -40,6 +40,13 @@ pub(crate) enum Origin {
         /// Trained with antialiasing.
         antialiased: bool,
     },
+    /// glTF.
+    Gltf {
+        /// Colours are linear light: what is drawn of them is encoded as sRGB.
+        linear: bool,
+        /// It holds triangles, too.
+        solid: bool,
+    },
 }
 
 impl Origin {
@@ -56,7 +63,7 @@ impl Origin {
             Self::Sog { antialiased: false } => {
                 (Filter::Classic(0.3), "it is not marked as antialiased")
             }
-            Self::Inria | Self::Discs | Self::Packed | Self::Dense => {
+            Self::Inria | Self::Discs | Self::Packed | Self::Dense | Self::Gltf { .. } => {
                 (Filter::Classic(0.3), "it names none")
             }
         }
@@ -78,8 +85,12 @@ pub(crate) enum SplatError {
     Truncated { needed: u64, present: u64 },
     #[error("is damaged: {0}")]
     Damaged(&'static str),
-    #[error("is version {0} of SPZ: 1 to 3 are read")]
+    #[error("is version {0} of SPZ: 1 to 4 are read")]
     Version(u32),
+    #[error(
+        "has other axes than right, up and back (SPZ_ADOBE_coordinate_system): save it without that extension"
+    )]
+    Axes,
     #[error("is version {0} of SOG: 1 and 2 are read")]
     SogVersion(u64),
     /// One of several files.
@@ -87,8 +98,25 @@ pub(crate) enum SplatError {
     File { name: String, reason: String },
     #[error("gives a splat the harmonics of centroid {label}, where the last is {last}")]
     Label { label: usize, last: usize },
+    /// A [`GltfError`] in words, without control characters of the file.
+    #[error("{0}")]
+    Gltf(String),
+    #[error("mesh {mesh}, primitive {primitive}: {what}")]
+    Primitive {
+        mesh: usize,
+        primitive: usize,
+        what: String,
+    },
+    #[error("node {node} {what}")]
+    Node { node: usize, what: &'static str },
     #[error("has no splat that can be drawn: {0} have numbers without a meaning")]
     Empty(usize),
+}
+
+impl From<GltfError> for SplatError {
+    fn from(error: GltfError) -> Self {
+        Self::Gltf(error.to_string().replace(char::is_control, "\u{fffd}"))
+    }
 }
 
 pub(super) fn check_count(count: u64) -> Result<usize, SplatError> {

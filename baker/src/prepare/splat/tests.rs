@@ -1,19 +1,44 @@
 //! Files written here, splat by splat, against the splats that they hold.
 
-use std::io::Write;
+use std::fs::File;
+use std::io::{Seek, Write};
+use std::os::fd::OwnedFd;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use kiln_splat::{Cloud, coefficients};
+use proto::message::{Refusal, Root};
 
 use super::content::{C0, Origin};
 use super::*;
+use crate::worker::folder::{Files, FolderError};
 
+mod gltf;
 mod sog;
+
+/// Files in memory, by their names.
+#[derive(Debug, Default)]
+struct Memory(Vec<(String, Vec<u8>)>);
+
+impl Files for Memory {
+    fn open(&self, _root: Root, name: &str, _limit: u64) -> Result<(OwnedFd, u64), FolderError> {
+        let found = self.0.iter().find(|(one, _)| one == name);
+        let (_, bytes) = found.ok_or(Refusal::Missing)?;
+        let mut file: File = tempfile::tempfile()?;
+        file.write_all(bytes)?;
+        file.rewind()?;
+        Ok((file.into(), bytes.len() as u64))
+    }
+}
+
+/// Of a file that has these beside it.
+fn read_beside(bytes: &[u8], name: &str, beside: &Memory) -> Option<Result<Splats, SplatError>> {
+    super::read(bytes, name, &Folder::new(beside, Root::Views))
+}
 
 /// Of a file that has none beside it.
 fn read(bytes: &[u8], name: &str) -> Option<Result<Splats, SplatError>> {
-    super::read(bytes, name, &|_name| None)
+    read_beside(bytes, name, &Memory::default())
 }
 
 /// A splat as a file of the reference code has it: logarithms, logits, any length of the quaternion.
@@ -200,7 +225,6 @@ fn discs_are_flat_and_what_has_no_meaning_is_counted() {
 fn other_files_are_none_of_splats_and_broken_ones_are_refused() {
     let mesh = b"ply\nformat ascii 1.0\nelement vertex 1\nproperty float x\nproperty float y\nproperty float z\nend_header\n0 0 0\n";
     assert_eq!(read(mesh, "a.ply"), None);
-    assert_eq!(read(b"glTF", "a.glb"), None);
     assert_eq!(read(&[0; 64], "a.bin"), None);
     let without = |name: &str| {
         let kept: Vec<String> = names(0, 3).into_iter().filter(|one| one != name).collect();
@@ -329,7 +353,8 @@ fn a_compressed_ply_is_unpacked() {
     );
 }
 
-fn spz(version: u32, all: &[Raw], degree: usize, flags: u8) -> Vec<u8> {
+/// The lists of an SPZ.
+fn lists(version: u32, all: &[Raw], degree: usize) -> Vec<Vec<u8>> {
     let mut lists = vec![Vec::new(); 6];
     for raw in all {
         for x in raw.position {
@@ -341,7 +366,7 @@ fn spz(version: u32, all: &[Raw], degree: usize, flags: u8) -> Vec<u8> {
         lists[2].extend(raw.constant.map(|x| byte(x * 0.15 * 255.0 + 127.5)));
         lists[3].extend(raw.logs.map(|x| byte((x + 10.0) * 16.0)));
         let [w, x, y, z] = unit(raw.rotation);
-        if version == 3 {
+        if version >= 3 {
             let (largest, q) = led([x, y, z, w]);
             let mut word = largest as u32;
             for k in (0..4).filter(|&k| k != largest) {
@@ -357,13 +382,71 @@ fn spz(version: u32, all: &[Raw], degree: usize, flags: u8) -> Vec<u8> {
             lists[5].extend([0, 1, 2].map(|c| byte(raw.harmonics[c * each + k] * 128.0 + 128.0)));
         }
     }
+    lists
+}
+
+/// Versions 1 to 3.
+fn spz(version: u32, all: &[Raw], degree: usize, flags: u8) -> Vec<u8> {
     let mut file = GzEncoder::new(Vec::new(), Compression::fast());
     let words = [0x5053_474e, version, all.len() as u32].map(u32::to_le_bytes);
     file.write_all(&words.concat()).expect("memory");
     file.write_all(&[degree as u8, 12, flags, 0])
         .expect("memory");
-    file.write_all(&lists.concat()).expect("memory");
+    file.write_all(&lists(version, all, degree).concat())
+        .expect("memory");
     file.finish().expect("memory")
+}
+
+/// Version 4, before it is written: a header of a version, a count, a degree and flags; records; lists.
+#[derive(Clone)]
+struct Spz {
+    version: u32,
+    count: u32,
+    degree: u8,
+    flags: u8,
+    records: Vec<u8>,
+    lists: Vec<Vec<u8>>,
+}
+
+impl Spz {
+    fn new(all: &[Raw], degree: usize) -> Self {
+        Self {
+            version: 4,
+            count: all.len() as u32,
+            degree: degree as u8,
+            flags: 0,
+            records: Vec::new(),
+            lists: lists(4, all, degree),
+        }
+    }
+
+    fn write(&self) -> Vec<u8> {
+        let lists = self.lists.iter().filter(|list| !list.is_empty());
+        let streams: Vec<(Vec<u8>, usize)> = lists
+            .map(|list| (zstd::bulk::compress(list, 3).expect("memory"), list.len()))
+            .collect();
+        let mut file = b"NGSP".to_vec();
+        file.extend([self.version, self.count].map(u32::to_le_bytes).concat());
+        file.extend([self.degree, 12, self.flags, streams.len() as u8]);
+        file.extend((32 + self.records.len() as u32).to_le_bytes());
+        file.extend([0; 12]);
+        file.extend(&self.records);
+        for (stream, size) in &streams {
+            file.extend(
+                [stream.len() as u64, *size as u64]
+                    .map(u64::to_le_bytes)
+                    .concat(),
+            );
+        }
+        file.extend(streams.into_iter().flat_map(|(stream, _)| stream));
+        file
+    }
+}
+
+/// A record of another program.
+fn record(kind: u32, content: &[u8]) -> Vec<u8> {
+    let words = [kind, content.len() as u32].map(u32::to_le_bytes);
+    [words.as_flattened(), content].concat()
 }
 
 #[test]
@@ -386,8 +469,140 @@ fn an_spz_is_unpacked() {
             );
         }
     }
-    let later = spz(4, &[], 0, 0);
-    assert_eq!(read(&later, "a.spz"), Some(Err(SplatError::Version(4))));
+    let later = spz(5, &[], 0, 0);
+    assert_eq!(read(&later, "a.spz"), Some(Err(SplatError::Version(5))));
+}
+
+#[test]
+fn an_spz_of_zstandard_streams_has_the_splats_of_its_ply_and_of_gzip() {
+    for (degree, flags) in [(0, 0), (1, 1), (2, 0), (3, 1), (4, 0)] {
+        let all: Vec<Raw> = (0..40).map(|seed| raw(seed, degree)).collect();
+        let mut file = Spz::new(&all, degree);
+        file.flags = flags;
+        let splats = read_as(&file.write(), "a.spz");
+        assert_eq!(splats, read_as(&spz(3, &all, degree, flags), "a.spz"));
+        for (index, raw) in all.iter().enumerate() {
+            assert_is(&splats.cloud, index, raw, [0.02; 2]);
+        }
+        let rows: Vec<Vec<f32>> = all.iter().map(|raw| row(raw, 3)).collect();
+        let ply = read_as(&ply("ascii", &names(degree, 3), &rows), "a.ply");
+        assert_alike(&splats.cloud, &ply.cloud, 0.08);
+        // Records of other programs are skipped; those of known axes say nothing new.
+        file.flags |= 2;
+        file.records = [record(7, b"any"), record(0xADBE_0003, &[4, 0, 0, 0])].concat();
+        assert_eq!(read_as(&file.write(), "a.ply.spz"), splats);
+    }
+}
+
+#[test]
+fn a_broken_spz_of_zstandard_streams_is_refused_in_one_line() {
+    type Change = fn(&mut Spz);
+    let all: Vec<Raw> = (0..40).map(|seed| raw(seed, 1)).collect();
+    let whole = Spz::new(&all, 1);
+    let line = |bytes: &[u8]| {
+        let refused = read(bytes, "a.spz").expect("an SPZ");
+        let line = refused.expect_err("a refusal").to_string();
+        assert!(!line.contains('\n'), "{line}");
+        line
+    };
+    let bytes = whole.write();
+    for end in 4..bytes.len() {
+        line(&bytes[..end]);
+    }
+    let changes: [(Change, &str); 10] = [
+        (|file| file.version = 5, "is version 5 of SPZ"),
+        (
+            |file| file.version = 3,
+            "is damaged: its header has a version",
+        ),
+        (|file| file.count = u32::MAX, "has 4294967295 splats, more"),
+        (
+            |file| file.count = 8_000_000,
+            "is damaged: its header promises more",
+        ),
+        (|file| file.count += 1, "is damaged: one of its Zstandard"),
+        (
+            |file| file.degree = 5,
+            "is damaged: its header has a degree",
+        ),
+        (
+            |file| file.degree = 0,
+            "is damaged: its header has another number of lists",
+        ),
+        (
+            |file| file.lists[3].push(0),
+            "is damaged: one of its Zstandard",
+        ),
+        (
+            |file| (file.flags, file.records) = (2, vec![1, 0, 0, 0, 9, 0, 0, 0, 1]),
+            "is damaged: a record",
+        ),
+        (
+            |file| (file.flags, file.records) = (2, record(0xADBE_0003, &[6, 0, 0, 0])),
+            "has other axes than right, up and back",
+        ),
+    ];
+    for (change, wanted) in changes {
+        let mut file = whole.clone();
+        change(&mut file);
+        let line = line(&file.write());
+        assert!(line.starts_with(wanted), "{line} for {wanted}");
+    }
+    // A number in the header or the table, and a stream that holds a gibibyte where its list has forty bytes.
+    let mut bomb = Spz::new(&all, 1);
+    bomb.lists[1] = vec![0; 1 << 30];
+    let mut bomb = bomb.write();
+    bomb[32 + 24..][..8].copy_from_slice(&40_u64.to_le_bytes());
+    let broken = [
+        (bomb, "is damaged: one of its Zstandard"),
+        (
+            with(&bytes, 32, u64::MAX),
+            "is cut off: 18446744073709551615 bytes",
+        ),
+        (
+            with(&bytes, 40, u64::MAX),
+            "is damaged: one of its Zstandard",
+        ),
+        (with(&bytes, 16, u64::MAX), "is cut off: 4294967391 bytes"),
+        (with(&bytes, 16, 0), "is damaged: its header has another"),
+        (with(&bytes, 32 + 96, 7), "is damaged: one of its Zstandard"),
+    ];
+    for (file, wanted) in broken {
+        let line = line(&file);
+        assert!(line.starts_with(wanted), "{line} for {wanted}");
+    }
+}
+
+/// With eight bytes replaced there.
+fn with(bytes: &[u8], at: usize, number: u64) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    bytes[at..][..8].copy_from_slice(&number.to_le_bytes());
+    bytes
+}
+
+/// The same splats, each number within `off`.
+fn assert_alike(found: &Cloud, wanted: &Cloud, off: f32) {
+    assert_eq!((found.degree, found.len()), (wanted.degree, wanted.len()));
+    let flat = |cloud: &Cloud| -> Vec<f32> {
+        let lists = [
+            cloud.positions.as_flattened(),
+            cloud.scales.as_flattened(),
+            &cloud.opacities,
+            cloud.constants.as_flattened(),
+            cloud.harmonics.as_flattened(),
+        ];
+        lists.concat()
+    };
+    for (k, (found, wanted)) in flat(found).into_iter().zip(flat(wanted)).enumerate() {
+        assert!(near(found, wanted, off), "number {k}: {found} for {wanted}");
+    }
+    // A quaternion and its opposite are one rotation.
+    for (found, wanted) in found.rotations.iter().zip(&wanted.rotations) {
+        let dot: f32 = found.iter().zip(wanted).map(|(a, b)| a * b).sum();
+        let mut pairs = found.iter().zip(wanted);
+        let same = pairs.all(|(a, b)| near(a * dot.signum(), *b, off));
+        assert!(same, "{found:?} for {wanted:?}");
+    }
 }
 
 #[test]

@@ -12,11 +12,13 @@ use proto::message::{Code, Failure, Phase, SplatSummary};
 use proto::splats::{Harmonics, SplatFilter, SplatOptions, SplatViews as Wanted};
 use proto::table::Camera;
 
-use super::content::Splats;
+use super::content::{Origin, Splats};
 use super::read;
+use crate::image::render::srgb;
 use crate::prepare::load::{NoUvs, RawMesh};
 use crate::prepare::picture::{Colours, Picture};
 use crate::prepare::transforms::Pose;
+use crate::worker::folder::Folder;
 use crate::worker::pace;
 use crate::worker::progress::{Progress, each};
 
@@ -47,7 +49,7 @@ const VIEW: Duration = Duration::from_secs(2);
 const HALF: u8 = 128;
 
 /// What views may be.
-const WANTED: &str = "a mesh needs --views: a transforms.json, a COLMAP model, a safetensors file, or Gaussian splats as PLY, SPZ, SOG or .splat";
+const WANTED: &str = "a mesh needs --views: a transforms.json, a COLMAP model, a safetensors file, or Gaussian splats as PLY, SPZ, SOG, .splat or glTF (KHR_gaussian_splatting)";
 
 /// See the head of this file.
 #[derive(Debug)]
@@ -70,14 +72,14 @@ pub(crate) struct SplatViews {
 }
 
 impl SplatViews {
-    /// Reads a file of splats, and sets small views all around them.
+    /// Reads the bytes of the file `name` of a folder, and sets small views all around its splats.
     ///
     /// # Errors
     /// The file holds no splats, or they cannot be read.
     pub(crate) fn read(
         bytes: &[u8],
         name: &str,
-        beside: &dyn Fn(&str) -> Option<Vec<u8>>,
+        folder: &Folder<'_>,
         options: &SplatOptions,
     ) -> Result<Self, Failure> {
         let failure = |message: String, hint: &str| Failure {
@@ -85,7 +87,7 @@ impl SplatViews {
             message: format!("{name}: {message}"),
             hint: hint.to_owned(),
         };
-        match read(bytes, name, beside) {
+        match read(bytes, name, folder) {
             None => Err(failure("has no Gaussian splats".to_owned(), WANTED)),
             Some(Err(error)) => Err(failure(error.to_string(), "")),
             Some(Ok(splats)) => Ok(Self::new(splats, options)),
@@ -212,8 +214,15 @@ impl SplatViews {
     /// The closed surface that the splats show, in their world.
     ///
     /// # Errors
-    /// They show nothing solid.
+    /// They show nothing solid, or their file holds a mesh.
     pub(crate) fn surface(&self, name: &str, progress: &dyn Progress) -> Result<RawMesh, Failure> {
+        if let Origin::Gltf { solid: true, .. } = self.splats.origin {
+            return Err(Failure {
+                code: Code::InvalidAsset,
+                message: format!("{name}: holds triangles beside its splats, and is a mesh"),
+                hint: "give a mesh in a file of its own, and this file as --views".to_owned(),
+            });
+        }
         let splats = self.splats.cloud.len();
         let tell = |done: usize, total: usize| {
             progress.progress(Phase::Surface, done as u64, total as u64);
@@ -294,9 +303,13 @@ impl SplatViews {
             size: [self.edge; 2],
         };
         let drawn = draw(&self.splats.cloud, &view, self.drawn, self.degree);
+        let encoded = match self.splats.origin {
+            Origin::Gltf { linear: true, .. } => srgb::encode,
+            _ => |x: f32| x,
+        };
         let pixels = drawn.colour.iter().zip(&drawn.alpha);
         let pixels = pixels.map(|(colour, &alpha)| {
-            let [r, g, b] = colour.map(|x| byte(x / alpha.max(1e-6)));
+            let [r, g, b] = colour.map(|x| byte(encoded(x / alpha.max(1e-6))));
             match (byte(alpha), self.probing) {
                 (alpha, true) if alpha >= HALF => [r, g, b, u8::MAX],
                 (_, true) => [0; 4],

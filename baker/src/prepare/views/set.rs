@@ -3,8 +3,7 @@
 
 use proto::job::{PrepareJob, Up};
 use proto::limits::{
-    MAX_ARRAYS_FILE_BYTES, MAX_COLMAP_FILE_BYTES, MAX_IMAGE_FILE_BYTES, MAX_MESH_FILE_BYTES,
-    MAX_TRANSFORMS_BYTES,
+    MAX_ARRAYS_FILE_BYTES, MAX_COLMAP_FILE_BYTES, MAX_MESH_FILE_BYTES, MAX_TRANSFORMS_BYTES,
 };
 use proto::message::{Failure, Root, SplatSummary};
 use proto::splats::{SplatOptions, are_in};
@@ -102,11 +101,7 @@ impl<'a> Set<'a> {
             let bytes = opened
                 .read(MAX_MESH_FILE_BYTES)
                 .map_err(|error| failed(&error))?;
-            let beside = |file: &str| {
-                let file = sibling(name, file);
-                folder.read(&file, MAX_IMAGE_FILE_BYTES).ok()
-            };
-            let views = SplatViews::read(&bytes, name, &beside, splats)?;
+            let views = SplatViews::read(&bytes, name, folder, splats)?;
             if let Some(text) = views.warning() {
                 warn(&text);
             }

@@ -22,6 +22,17 @@ struct Buffer {
     uri: Option<String>,
 }
 
+/// The buffers of splats in a glTF, or the planes of an unpacked SOG, each under its one name.
+pub(super) fn of_splats(file: File) -> Vec<Vec<String>> {
+    let Ok(same) = file.try_clone() else {
+        return Vec::new();
+    };
+    match buffers(same) {
+        names if names.is_empty() => planes(file),
+        names => names.into_iter().map(|name| vec![name]).collect(),
+    }
+}
+
 /// Names of the buffers of a glTF or GLB; none for another or a broken file.
 pub(super) fn buffers(mut file: File) -> Vec<String> {
     let mut head = [0; 20];
@@ -84,7 +95,7 @@ pub(super) fn pictures(file: File) -> Vec<Vec<String>> {
 }
 
 /// The pictures of an unpacked SOG, each under its one name; none for other splats.
-pub(super) fn planes(file: File) -> Vec<Vec<String>> {
+fn planes(file: File) -> Vec<Vec<String>> {
     let meta: Option<Value> = json(file, MAX_TRANSFORMS_BYTES);
     let parts = meta
         .as_ref()

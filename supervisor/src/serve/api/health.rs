@@ -120,7 +120,7 @@ pub async fn capabilities(State(service): State<Service>) -> Json<Value> {
         "roots": !options.roots.is_empty(),
         "inputs": {
             "mesh": ["glb", "gltf", "ply", "obj", "safetensors"],
-            "views": ["transforms.json", "images.bin", "images.txt", "safetensors", "ply", "spz", "sog", "splat"],
+            "views": ["transforms.json", "images.bin", "images.txt", "safetensors", "ply", "spz", "sog", "splat", "glb", "gltf"],
             "pictures": ["png", "jpg", "webp", "tiff", "bmp", "pnm"],
         },
         "limits": {

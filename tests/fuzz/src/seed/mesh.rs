@@ -164,7 +164,7 @@ fn compressed(patch: &Patch, accessors: &Value, primitive: &Value) -> Vec<u8> {
 }
 
 /// Buffer views of the concatenated parts, and the binary chunk.
-fn pack(parts: &[&[u8]]) -> (Value, Vec<u8>) {
+pub(super) fn pack(parts: &[&[u8]]) -> (Value, Vec<u8>) {
     let mut bin = Vec::new();
     let mut views = Vec::new();
     for part in parts {
@@ -175,7 +175,7 @@ fn pack(parts: &[&[u8]]) -> (Value, Vec<u8>) {
     (json!(views), bin)
 }
 
-fn document(primitive: &Value, accessors: &Value, views: &Value, size: usize) -> Value {
+pub(super) fn document(primitive: &Value, accessors: &Value, views: &Value, size: usize) -> Value {
     json!({
         "asset": {"version": "2.0"}, "scene": 0, "scenes": [{"nodes": [0]}], "nodes": [{"mesh": 0}],
         "meshes": [{"primitives": [primitive]}], "accessors": accessors, "bufferViews": views,
@@ -183,7 +183,7 @@ fn document(primitive: &Value, accessors: &Value, views: &Value, size: usize) ->
     })
 }
 
-fn glb(document: &Value, bin: &[u8]) -> Vec<u8> {
+pub(super) fn glb(document: &Value, bin: &[u8]) -> Vec<u8> {
     let mut json = document.to_string().into_bytes();
     json.resize(json.len().next_multiple_of(4), b' ');
     let word = |number: usize| (number as u32).to_le_bytes();
@@ -201,7 +201,7 @@ fn glb(document: &Value, bin: &[u8]) -> Vec<u8> {
     .concat()
 }
 
-fn base64(bytes: &[u8]) -> String {
+pub(super) fn base64(bytes: &[u8]) -> String {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::new();
     for group in bytes.chunks(3) {

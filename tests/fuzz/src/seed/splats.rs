@@ -2,11 +2,18 @@
 //!
 //! [`splats`]: crate::targets::splats
 
+use serde_json::json;
+
 use super::Seed;
+use super::mesh::{base64, document, glb, pack};
 
 pub(super) fn add(seeds: &mut Vec<Seed>) {
     let mut add = |name: &str, form: u8, file: &[u8]| {
-        seeds.push(("splats", format!("made-{name}"), [&[form], file].concat()));
+        let name = match name.starts_with("refused") {
+            true => name.to_owned(),
+            false => format!("made-{name}"),
+        };
+        seeds.push(("splats", name, [&[form], file].concat()));
     };
     for (name, degree) in [("plain", 0_usize), ("shiny", 1)] {
         add(name, 0, &binary(degree));
@@ -14,6 +21,16 @@ pub(super) fn add(seeds: &mut Vec<Seed>) {
     add("text", 0, text().as_bytes());
     add("packed", 0, &packed());
     add("dense", 2, &dense());
+    add("spz-4", 1, &spz(None));
+    add("refused-bomb.spz", 1, &spz(Some(bomb())));
+    let (mut json, bin) = gltf();
+    add("khr.glb", 5, &glb(&json, &bin));
+    let uri = format!("data:application/octet-stream;base64,{}", base64(&bin));
+    json["buffers"][0]["uri"] = json!(uri);
+    json["nodes"] = json!([{"mesh": 0, "rotation": [0, 0.6, 0, 0.8], "scale": [2, 2, 2]}]);
+    add("khr.gltf", 6, json.to_string().as_bytes());
+    json["nodes"] = json!([{"mesh": 0, "scale": [-1, 1, 1]}]);
+    add("refused-mirrored.gltf", 6, json.to_string().as_bytes());
 }
 
 /// Place of splat `k` along an axis.
@@ -90,4 +107,76 @@ fn dense() -> Vec<u8> {
         bytes
     };
     (0..4).flat_map(splat).collect()
+}
+
+/// A Zstandard frame of 32 KiB that unpacks to a gibibyte: blocks that repeat one byte.
+fn bomb() -> Vec<u8> {
+    const BLOCKS: usize = 1 << 13;
+    let block = |k: usize| {
+        let is_last = u32::from(k + 1 == BLOCKS);
+        let [a, b, c, _] = (1_u32 << 20 | 1 << 1 | is_last).to_le_bytes();
+        [a, b, c, 7]
+    };
+    let head = [0x28, 0xb5, 0x2f, 0xfd, 0x00, 0x38];
+    head.into_iter()
+        .chain((0..BLOCKS).flat_map(block))
+        .collect()
+}
+
+/// Version 4, of degree 1: each list in a Zstandard frame of one raw block, or the first in this one.
+fn spz(first: Option<Vec<u8>>) -> Vec<u8> {
+    let list = |width: usize| -> Vec<u8> { (0..4 * width).map(|k| (k * 37 % 251) as u8).collect() };
+    let lists = [9, 1, 3, 3, 4, 9].map(list);
+    let frame = |list: &Vec<u8>| {
+        let length = list.len() as u8;
+        let size = u32::from(length) << 3 | 1;
+        let head = [0x28, 0xb5, 0x2f, 0xfd, 0x20, length];
+        [&head[..], &size.to_le_bytes()[..3], list].concat()
+    };
+    let mut frames: Vec<Vec<u8>> = lists.iter().map(frame).collect();
+    if let Some(first) = first {
+        frames[0] = first;
+    }
+    let mut file = b"NGSP\x04\0\0\0\x04\0\0\0\x01\x0c\x01\x06\x20\0\0\0".to_vec();
+    file.resize(32, 0);
+    for (frame, list) in frames.iter().zip(&lists) {
+        let sizes = [frame.len() as u64, list.len() as u64];
+        file.extend(sizes.map(u64::to_le_bytes).concat());
+    }
+    file.extend(frames.concat());
+    file
+}
+
+/// `KHR_gaussian_splatting` of degree 1; coefficients share an accessor.
+fn gltf() -> (serde_json::Value, Vec<u8>) {
+    let rows = |width: usize, start: f32| -> Vec<u8> {
+        let numbers = (0..4 * width).map(|k| start + along(k, 1) / 8.0);
+        numbers.flat_map(f32::to_le_bytes).collect()
+    };
+    let turns: Vec<u8> = [3_i8, 40, -80, 88]
+        .repeat(4)
+        .into_iter()
+        .flat_map(i8::to_le_bytes)
+        .collect();
+    let parts = [rows(3, 0.0), turns, rows(3, 0.5), vec![200; 4]];
+    let (views, bin) = pack(&[&parts[0], &parts[1], &parts[2], &parts[3]]);
+    let accessors = json!([
+        {"bufferView": 0, "componentType": 5126, "count": 4, "type": "VEC3"},
+        {"bufferView": 1, "componentType": 5120, "normalized": true, "count": 4, "type": "VEC4"},
+        {"bufferView": 2, "componentType": 5126, "count": 4, "type": "VEC3"},
+        {"bufferView": 3, "componentType": 5121, "normalized": true, "count": 4, "type": "SCALAR"},
+    ]);
+    let named = |name: &str| format!("KHR_gaussian_splatting:{name}");
+    let primitive = json!({
+        "mode": 0,
+        "attributes": {
+            "POSITION": 0, named("ROTATION"): 1, named("SCALE"): 2, named("OPACITY"): 3,
+            named("SH_DEGREE_0_COEF_0"): 0, named("SH_DEGREE_1_COEF_0"): 0,
+            named("SH_DEGREE_1_COEF_1"): 2, named("SH_DEGREE_1_COEF_2"): 0,
+        },
+        "extensions": {"KHR_gaussian_splatting": {"kernel": "ellipse", "colorSpace": "srgb_rec709_display"}},
+    });
+    let mut json = document(&primitive, &accessors, &views, bin.len());
+    json["extensionsUsed"] = json!(["KHR_gaussian_splatting"]);
+    (json, bin)
 }

@@ -3,10 +3,19 @@
 use baker::prepare::alone;
 
 use super::harmless;
+use crate::files::One;
 use crate::heap;
 
 /// Names that tell the formats which have no mark.
-const NAMES: [&str; 5] = ["a.ply", "a.spz", "a.splat", "a.sog", "meta.json"];
+const NAMES: [&str; 7] = [
+    "a.ply",
+    "a.spz",
+    "a.splat",
+    "a.sog",
+    "meta.json",
+    "a.glb",
+    "a.gltf",
+];
 /// Memory per input byte: a splat of degree 3 takes 240 bytes, and its ellipse 64.
 const BYTES_FOR_A_BYTE: usize = 512;
 /// A picture, and what an archive may unpack to.
@@ -20,7 +29,8 @@ pub fn splats(bytes: &[u8]) -> bool {
     };
     let name = NAMES[usize::from(*form) % NAMES.len()];
     let limit = DRAWING_BYTES + BYTES_FOR_A_BYTE * bytes.len();
-    let drawn = heap::within(limit, "drawing splats", || alone::draw_splats(file, name));
+    let files = One { name, bytes: file };
+    let drawn = heap::within(limit, "drawing splats", || alone::draw_splats(&files, name));
     match drawn {
         Ok(picture) => {
             let [width, height] = [picture.width, picture.height];

@@ -153,12 +153,11 @@ impl Sog {
     }
 
     fn read(&self) -> Result<Splats, SplatError> {
-        let beside = |name: &str| {
-            let found = self.pictures.iter().find(|(one, _)| *one == name);
-            found.map(|(_, bytes)| bytes.clone())
-        };
+        let beside = self.pictures.iter();
+        let beside = beside.map(|(name, bytes)| (format!("a/{name}"), bytes.clone()));
         let meta = self.meta.to_string();
-        crate::prepare::splat::read(meta.as_bytes(), "a/meta.json", &beside).expect("a SOG")
+        let beside = Memory(beside.collect());
+        read_beside(meta.as_bytes(), "a/meta.json", &beside).expect("a SOG")
     }
 
     /// In a folder of an archive, behind other files.
