@@ -31,8 +31,10 @@ pub(super) const WAYS: [Way; 3] = [
     Way { angle: 88.0 },
     Way { angle: 80.0 },
 ];
-/// Texels along the edge of a square as large as the surface: the scale of coordinates while they are f32.
-const TEXELS: f64 = 1024.0;
+/// Texels along the edge of a square as large as the surface. Only the discarded packing depends on it: at 1024 it took
+/// two fifths of the whole step. Coordinates are shares of the packed square, so they keep their precision until charts
+/// of less than a texel fill it.
+const TEXELS: f64 = 64.0;
 /// Interval at which clock and progress are checked.
 const WATCH_INTERVAL: Duration = Duration::from_millis(50);
 /// It splits charts that do not flatten, one call deeper per split: peeling off one triangle at a time goes deep.
