@@ -2,9 +2,10 @@
 //!
 //! "As-rigid-as-possible" by Sorkine and Alexa (2007), in the plane as by Liu et al., "A Local/Global Approach to Mesh
 //! Parameterization" (2008). It alternates: the nearest rotation of each triangle's map, then all vertices at once
-//! where the rotated triangles want them. The linear systems are small and start near their solution, so conjugate
-//! gradients solve them.
+//! where the rotated triangles want them. All rounds have the same matrix, so one factorisation serves them
+//! ([`Envelope`]). Where there is none, conjugate gradients solve the systems, which start near their solution.
 
+use super::envelope::{Envelope, Side};
 use crate::input::Mesh;
 use crate::piece::Piece;
 use kiln_raster::vector::{cross, sub};
@@ -17,6 +18,12 @@ const ITERATIONS: usize = 60;
 const TOLERANCE: f64 = 1e-4;
 /// Cotangents are clamped to this range: slivers would outweigh all else, and obtuse corners push apart.
 const COTANGENTS: [f64; 2] = [0.02, 20.0];
+
+/// Work of a triangle's rotation, and of its share in the order of a system.
+const ROTATION: u64 = 16;
+const ORDERING: u64 = 100;
+/// Multiplications of a factor per unit of work.
+const PRODUCTS: u64 = 4;
 
 /// Limits of distortion.
 #[derive(Clone, Copy, Debug)]
@@ -136,12 +143,75 @@ pub(super) fn relax(
         weights: &weights,
         held,
     };
-    let mut work = 0;
+    let mut wanted = vec![[0.0; 2]; uvs.len()];
+    let rounds = (ROUNDS * triangles.len()) as u64 * ROTATION;
+    let Some(direct) = Direct::new(&system) else {
+        let mut work = rounds;
+        for _ in 0..ROUNDS {
+            system.wanted(rest, uvs, &mut wanted);
+            work += system.solve(&wanted, uvs);
+        }
+        return work;
+    };
+    let mut x = [0; 2].map(|_| vec![0.0; direct.given.len()]);
     for _ in 0..ROUNDS {
-        let wanted = system.wanted(rest, uvs);
-        work += system.solve(&wanted, uvs);
+        system.wanted(rest, uvs, &mut wanted);
+        direct.solve(&wanted, uvs, &mut x);
     }
-    work
+    rounds + direct.work(triangles.len())
+}
+
+/// The factor of a system, for all its rounds.
+struct Direct {
+    factor: Envelope,
+    /// What fixed vertices add to each row.
+    given: Vec<[f64; 2]>,
+}
+
+impl Direct {
+    fn new(system: &System<'_>) -> Option<Self> {
+        let sides: Vec<Side> = system
+            .sides()
+            .map(|(a, b, weight)| (a as u32, b as u32, weight))
+            .collect();
+        let is_fixed: Vec<bool> = system.held.iter().map(Option::is_some).collect();
+        let factor = Envelope::new(&sides, &is_fixed)?;
+        let mut of_vertex = vec![[0.0; 2]; is_fixed.len()];
+        for (a, b, weight) in system.sides() {
+            for (own, other) in [(a, b), (b, a)] {
+                if let Some(place) = system.held[other] {
+                    for axis in 0..2 {
+                        of_vertex[own][axis] += weight * place[axis];
+                    }
+                }
+            }
+        }
+        let mut given = vec![[0.0; 2]; factor.rows().count()];
+        for (vertex, row) in factor.rows() {
+            given[row] = of_vertex[vertex];
+        }
+        Some(Self { factor, given })
+    }
+
+    /// Puts all vertices that are not fixed where the triangles want them. `x` is room for both coordinates.
+    fn solve(&self, wanted: &[[f64; 2]], uvs: &mut [[f64; 2]], x: &mut [Vec<f64>; 2]) {
+        for (axis, x) in x.iter_mut().enumerate() {
+            for (vertex, row) in self.factor.rows() {
+                x[row] = wanted[vertex][axis] + self.given[row][axis];
+            }
+            self.factor.solve(x);
+            for (vertex, row) in self.factor.rows() {
+                uvs[vertex][axis] = x[row];
+            }
+        }
+    }
+
+    /// The amount of work of a factorisation and all solutions.
+    fn work(&self, triangles: usize) -> u64 {
+        let [factorisation, solution] = self.factor.work();
+        let products = factorisation + ROUNDS as u64 * solution;
+        triangles as u64 * ORDERING + products / PRODUCTS
+    }
 }
 
 struct System<'a> {
@@ -165,8 +235,8 @@ impl System<'_> {
     }
 
     /// The right-hand side: `Σ w R (x_i − x_j)` for each vertex.
-    fn wanted(&self, rest: &[Rest], uvs: &[[f64; 2]]) -> Vec<[f64; 2]> {
-        let mut wanted = vec![[0.0; 2]; uvs.len()];
+    fn wanted(&self, rest: &[Rest], uvs: &[[f64; 2]], wanted: &mut [[f64; 2]]) {
+        wanted.fill([0.0; 2]);
         for ((corners, weights), rest) in self.triangles.iter().zip(self.weights).zip(rest) {
             let ends = |side: usize| [side, (side + 1) % 3];
             let (mut cosine, mut sine) = (0.0, 0.0);
@@ -177,7 +247,9 @@ impl System<'_> {
                 cosine += weights[side] * (a[0] * b[0] + a[1] * b[1]);
                 sine += weights[side] * (a[0] * b[1] - a[1] * b[0]);
             }
-            let length = f64::hypot(cosine, sine).max(f64::MIN_POSITIVE);
+            let length = (cosine * cosine + sine * sine)
+                .sqrt()
+                .max(f64::MIN_POSITIVE);
             let (cosine, sine) = (cosine / length, sine / length);
             for side in 0..3 {
                 let [i, j] = ends(side);
@@ -189,7 +261,6 @@ impl System<'_> {
                 }
             }
         }
-        wanted
     }
 
     /// The Laplacian times `x`, 0 at fixed vertices.
@@ -310,4 +381,46 @@ pub(super) fn is_within(
         }
     }
     whole > 0.0 && beyond <= limits.beyond * whole
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::squares;
+    use super::*;
+
+    #[test]
+    fn both_solvers_find_the_same_places() {
+        let mesh = squares(12, 9, |x, y| [x, y, 0.05 * x * y]);
+        let [piece] = &crate::planar::cut(&mesh)[..] else {
+            panic!("one chart");
+        };
+        let triangles = &piece.chart.triangles;
+        let rest = rest(&mesh, piece);
+        let weights: Vec<[f64; 3]> = rest.iter().map(weights).collect();
+        // One side is fixed, and bent.
+        let is_end = |point: u32| mesh.positions[point as usize][0] == 0.0;
+        let held: Vec<Option<[f64; 2]>> = (piece.points.iter().zip(&piece.chart.uvs))
+            .map(|(&point, &[x, y])| is_end(point).then_some([x + 0.1 * y * y, y]))
+            .collect();
+        let system = System {
+            triangles,
+            weights: &weights,
+            held: &held,
+        };
+        let mut start = piece.chart.uvs.clone();
+        for (uv, place) in start.iter_mut().zip(&held) {
+            *uv = place.unwrap_or(*uv);
+        }
+        let mut wanted = vec![[0.0; 2]; start.len()];
+        system.wanted(&rest, &start, &mut wanted);
+        let (mut one, mut other) = (start.clone(), start);
+        let direct = Direct::new(&system).unwrap();
+        let mut x = [0; 2].map(|_| vec![0.0; direct.given.len()]);
+        direct.solve(&wanted, &mut one, &mut x);
+        system.solve(&wanted, &mut other);
+        for (a, b) in one.iter().zip(&other) {
+            let off = less(*a, *b);
+            assert!(off[0].hypot(off[1]) < 1e-3, "{a:?} {b:?}");
+        }
+    }
 }

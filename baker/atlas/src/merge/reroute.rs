@@ -257,7 +257,7 @@ impl Merger<'_> {
     }
 
     /// For each triangle of the band whether the first chart gets it; none where there is little to gain.
-    fn cut(&self, band: &Band, [a, b]: [u32; 2], price: &Price<'_>) -> Option<Vec<bool>> {
+    fn cut(&mut self, band: &Band, [a, b]: [u32; 2], price: &Price<'_>) -> Option<Vec<bool>> {
         let mut graph = Graph::new(band.faces.len());
         let mut links: Vec<(u32, u32, u64)> = Vec::new();
         let mut held = [false; 2];
@@ -305,7 +305,11 @@ impl Merger<'_> {
         for &(one, other, capacity) in &links {
             graph.link(one, other, capacity);
         }
-        let side = graph.cut(CUT_STEPS, || ())?;
+        let mut steps = CUT_STEPS;
+        let side = graph.cut_within(&mut steps, || ());
+        self.work += CUT_STEPS - steps;
+        let side = side?;
+        let of = |face: u32| self.places[face as usize].0;
         let (mut before, mut after) = (0, 0);
         for (one, other, price) in links {
             let [one, other] = [one, other].map(|number| number as usize);
