@@ -12,16 +12,19 @@
 
 mod border;
 mod envelope;
+mod ground;
 mod outline;
+mod price;
 mod relax;
 mod reroute;
 
 use std::collections::HashSet;
 
-use self::border::{Border, Pair, Place};
-use self::outline::Outline;
-use self::reroute::Price;
-use super::planar::neighbours;
+use rayon::prelude::*;
+
+use self::border::{Border, Pair};
+use self::ground::{Ground, Laid};
+use self::price::Price;
 use crate::input::Mesh;
 use crate::piece::Piece;
 use crate::work::unit;
@@ -59,7 +62,7 @@ pub(super) fn merge(
 ) -> Vec<Piece> {
     let rounds = if pieces.len() > FEW { ROUNDS } else { 0 };
     let mut merger = Merger::new(mesh, pieces, cell);
-    let price = Price::new(mesh, exposure);
+    let price = Price::new(mesh, &merger.ground.neighbours, exposure);
     for _ in 0..PASSES {
         for _ in 0..rounds {
             if merger.round() == 0 || merger.work >= WORK {
@@ -71,8 +74,8 @@ pub(super) fn merge(
         }
         merger.refused.clear();
     }
-    merger.pieces.retain(|piece| !piece.faces.is_empty());
-    merger.pieces
+    let pieces = merger.charts.into_iter().map(|laid| laid.piece);
+    pieces.filter(|piece| !piece.faces.is_empty()).collect()
 }
 
 /// A chart and its number of triangles, a neighbour, and a border by its first pair of vertices and its number of
@@ -80,18 +83,8 @@ pub(super) fn merge(
 type Try = (u32, usize, u32, Pair, usize);
 
 struct Merger<'a> {
-    mesh: &'a Mesh<'a>,
-    /// The face across each side of each face.
-    neighbours: Vec<[u32; 3]>,
-    /// Pieces merged into others are empty.
-    pieces: Vec<Piece>,
-    outlines: Vec<Outline>,
-    areas: Vec<f64>,
-    /// Area of all charts at the start.
-    whole: f64,
-    /// By face.
-    places: Vec<Place>,
-    cell: f64,
+    ground: Ground<'a>,
+    charts: Vec<Laid>,
     work: u64,
     /// Where a chart did not fit. It will not, unless it or the border changes.
     refused: HashSet<Try>,
@@ -99,24 +92,10 @@ struct Merger<'a> {
 
 impl<'a> Merger<'a> {
     fn new(mesh: &'a Mesh<'a>, pieces: Vec<Piece>, cell: f64) -> Self {
-        let mut places = vec![(u32::MAX, 0); mesh.triangles.len()];
-        for (number, piece) in (0..).zip(&pieces) {
-            for (row, &face) in (0..).zip(&piece.faces) {
-                places[face as usize] = (number, row);
-            }
-        }
+        let charts: Vec<Laid> = pieces.into_par_iter().map(Laid::new).collect();
         Self {
-            mesh,
-            neighbours: neighbours(mesh.triangles),
-            outlines: pieces
-                .iter()
-                .map(|piece| Outline::of(&piece.chart))
-                .collect(),
-            areas: pieces.iter().map(|piece| piece.chart.area()).collect(),
-            whole: pieces.iter().map(|piece| piece.chart.area()).sum(),
-            pieces,
-            places,
-            cell,
+            ground: Ground::new(mesh, &charts, cell),
+            charts,
             work: 0,
             refused: HashSet::new(),
         }
@@ -124,13 +103,15 @@ impl<'a> Merger<'a> {
 
     /// Tries every chart once, smallest first. Returns the number merged.
     fn round(&mut self) -> usize {
-        let mut order: Vec<u32> = (0..self.pieces.len() as u32)
-            .filter(|&k| !self.pieces[k as usize].faces.is_empty())
+        let area = |own: u32| self.charts[own as usize].area;
+        let mut order: Vec<u32> = (0..self.charts.len() as u32)
+            .filter(|&k| !self.charts[k as usize].piece.faces.is_empty())
             .collect();
-        order.sort_by(|&a, &b| self.areas[a as usize].total_cmp(&self.areas[b as usize]));
+        order.sort_by(|&a, &b| area(a).total_cmp(&area(b)));
         let mut merged = 0;
         for own in order {
-            if self.areas[own as usize] > LARGEST * self.whole || self.work >= WORK {
+            let area = self.charts[own as usize].area;
+            if area > LARGEST * self.ground.whole || self.work >= WORK {
                 break;
             }
             merged += usize::from(self.place(own));
@@ -141,75 +122,35 @@ impl<'a> Merger<'a> {
 
     /// Merges a chart into a neighbour at least as large, if it fits at one.
     fn place(&mut self, own: u32) -> bool {
-        let borders = border::borders(own, &self.pieces, &self.places, &self.neighbours);
-        let round = self.outlines[own as usize].length();
-        let area = self.areas[own as usize];
+        let borders = border::borders(own, &self.charts, &self.ground);
+        let laid = &self.charts[own as usize];
+        let (round, area, faces) = (laid.outline.length(), laid.area, laid.piece.faces.len());
         let worth = |border: &&Border| {
-            self.areas[border.other as usize] >= area && border.length >= LEAST_SHARE * round
+            self.charts[border.other as usize].area >= area && border.length >= LEAST_SHARE * round
         };
         let tried: Vec<&Border> = borders.iter().filter(worth).take(TRIED).collect();
         for border in tried {
-            let number = self.pieces[own as usize].faces.len();
-            let first = border.pairs[0];
-            let this = (own, number, border.other, first, border.pairs.len());
+            let this = (
+                own,
+                faces,
+                border.other,
+                border.pairs[0],
+                border.pairs.len(),
+            );
             if !self.refused.insert(this) {
                 continue;
             }
-            if let Some(uvs) = self.fit(own, border) {
-                self.join(own, border, &uvs);
+            let [part, other] = [own, border.other].map(|chart| &self.charts[chart as usize]);
+            let (uvs, work) = self.ground.fit(part, other, border);
+            self.work += work;
+            if let Some(uvs) = uvs {
+                let part = std::mem::take(&mut self.charts[own as usize]);
+                let into = &mut self.charts[border.other as usize];
+                self.ground.join(part, &uvs, border, into);
                 return true;
             }
         }
         false
-    }
-
-    /// The chart's coordinates beside its neighbour, if it fits there.
-    fn fit(&mut self, own: u32, border: &Border) -> Option<Vec<[f64; 2]>> {
-        let other = &self.pieces[border.other as usize].chart;
-        let piece = &self.pieces[own as usize];
-        let mut held = vec![None; piece.points.len()];
-        for &Pair { own, other: there } in &border.pairs {
-            held[own as usize] = Some(other.uvs[there as usize]);
-        }
-        let rest = relax::rest(self.mesh, piece);
-        let mut uvs = relax::align(&piece.chart.uvs, &held);
-        self.work += relax::relax(&rest, &piece.chart.triangles, &held, &mut uvs);
-        let limits = if self.areas[own as usize] < SMALL * self.whole {
-            relax::LOOSE
-        } else {
-            relax::TIGHT
-        };
-        if !relax::is_within(limits, &rest, &piece.chart.triangles, &uvs) {
-            return None;
-        }
-        let [outer, inner] = [border.other, own].map(|k| &self.outlines[k as usize]);
-        self.work += outer.edges.len() as u64 * inner.edges.len() as u64;
-        outline::is_free((outer, &other.uvs), (inner, &uvs), border, self.cell).then_some(uvs)
-    }
-
-    fn join(&mut self, own: u32, border: &Border, uvs: &[[f64; 2]]) {
-        let part = std::mem::take(&mut self.pieces[own as usize]);
-        let outline = std::mem::take(&mut self.outlines[own as usize]);
-        let piece = &mut self.pieces[border.other as usize];
-        let mut numbers = vec![u32::MAX; part.points.len()];
-        for pair in &border.pairs {
-            numbers[pair.own as usize] = pair.other;
-        }
-        for (vertex, number) in numbers.iter_mut().enumerate() {
-            if *number == u32::MAX {
-                *number = piece.points.len() as u32;
-                piece.points.push(part.points[vertex]);
-                piece.chart.uvs.push(uvs[vertex]);
-            }
-        }
-        for (&face, corners) in part.faces.iter().zip(&part.chart.triangles) {
-            self.places[face as usize] = (border.other, piece.faces.len() as u32);
-            piece.faces.push(face);
-            let corners = corners.map(|corner| numbers[corner as usize]);
-            piece.chart.triangles.push(corners);
-        }
-        self.outlines[border.other as usize].take(outline, &numbers, border, &piece.chart);
-        self.areas[border.other as usize] += std::mem::take(&mut self.areas[own as usize]);
     }
 }
 

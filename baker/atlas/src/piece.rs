@@ -59,13 +59,15 @@ pub(crate) struct Piece {
 impl Piece {
     /// The part of the piece with the wanted triangles (by index in it), with unchanged coordinates.
     pub(crate) fn part(&self, wanted: impl Fn(usize) -> bool) -> Self {
+        self.part_at((0..self.faces.len()).filter(|&row| wanted(row)))
+    }
+
+    /// The part with these triangles, by index in the piece.
+    pub(crate) fn part_at(&self, rows: impl Iterator<Item = usize>) -> Self {
         let mut part = Self::default();
         let mut numbers = vec![u32::MAX; self.points.len()];
-        for (row, (&face, corners)) in self.faces.iter().zip(&self.chart.triangles).enumerate() {
-            if !wanted(row) {
-                continue;
-            }
-            let corners = corners.map(|corner| {
+        for row in rows {
+            let corners = self.chart.triangles[row].map(|corner| {
                 let number = &mut numbers[corner as usize];
                 if *number == u32::MAX {
                     *number = part.points.len() as u32;
@@ -74,14 +76,9 @@ impl Piece {
                 }
                 *number
             });
-            part.faces.push(face);
+            part.faces.push(self.faces[row]);
             part.chart.triangles.push(corners);
         }
         part
-    }
-
-    /// The part with the wanted triangles, by index in the surface.
-    pub(crate) fn part_of(&self, wanted: impl Fn(u32) -> bool) -> Self {
-        self.part(|row| wanted(self.faces[row]))
     }
 }

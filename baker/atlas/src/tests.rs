@@ -156,14 +156,33 @@ fn a_draft_is_an_atlas_of_less_work() {
 #[test]
 fn the_same_surface_gives_the_same_atlas_on_any_number_of_threads() {
     let sphere = icosphere(3);
-    let with = |threads: usize| {
-        let pool = rayon::ThreadPoolBuilder::new()
-            .num_threads(threads)
-            .build()
-            .unwrap();
-        pool.install(|| unwrap(&sphere, (512, Pages::ONE), PATIENCE, Work::FULL, &Silent).unwrap())
-    };
-    assert_eq!(with(1), with(3));
+    // A bumpy one of many small charts, which merge and whose borders move.
+    let (mut positions, triangles) = surface::icosphere(5);
+    for at in &mut positions {
+        let bump = (9.0 * at[0]).sin() * (11.0 * at[1]).sin() * (10.0 * at[2]).sin();
+        *at = at.map(|x| x * (1.0 + 0.15 * bump));
+    }
+    let bumpy = surface(positions, triangles);
+    let seen = views(&bumpy, |face| f64::from(face as u32 % 97));
+    for (mesh, known) in [(&sphere, None), (&bumpy, Some(&seen))] {
+        let wanted = Wanted {
+            texture_size: 512,
+            pages: Pages::ONE,
+            views: known,
+        };
+        let with = |threads: usize| {
+            let pool = rayon::ThreadPoolBuilder::new()
+                .num_threads(threads)
+                .build()
+                .unwrap();
+            pool.install(|| unwrap(mesh, wanted, PATIENCE, Work::FULL, &Silent).unwrap())
+        };
+        let one = with(1);
+        assert_eq!(one.method, Method::Flattened);
+        for threads in [2, 3, 8] {
+            assert_eq!(with(threads), one, "{threads} threads");
+        }
+    }
 }
 
 #[test]

@@ -2,10 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use super::ground::{Ground, Laid};
 use crate::piece::Piece;
-
-/// The piece of a face, and the index of its triangle there.
-pub(super) type Place = (u32, u32);
 
 /// A vertex of a chart and the neighbour's vertex at the same point of the surface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -27,21 +25,37 @@ pub(super) struct Border {
 }
 
 /// The borders of a chart with others, longest first.
-pub(super) fn borders(
-    own: u32,
-    pieces: &[Piece],
-    places: &[Place],
-    neighbours: &[[u32; 3]],
+pub(super) fn borders(own: u32, charts: &[Laid], ground: &Ground<'_>) -> Vec<Border> {
+    let other = |number: u32| {
+        let laid = charts.get(number as usize).filter(|_| number != own)?;
+        Some(&laid.piece)
+    };
+    found(&charts[own as usize].piece, ground, other)
+}
+
+/// The borders of a part of a chart with one other chart, longest first.
+pub(super) fn borders_with(
+    part: &Piece,
+    (number, piece): (u32, &Piece),
+    ground: &Ground<'_>,
 ) -> Vec<Border> {
-    let piece = &pieces[own as usize];
+    found(part, ground, |other| (other == number).then_some(piece))
+}
+
+/// The borders of a piece with the charts that `of` knows.
+fn found<'p>(
+    piece: &Piece,
+    ground: &Ground<'_>,
+    of: impl Fn(u32) -> Option<&'p Piece>,
+) -> Vec<Border> {
     let mut shared: BTreeMap<u32, Vec<[Pair; 2]>> = BTreeMap::new();
     for (&face, corners) in piece.faces.iter().zip(&piece.chart.triangles) {
         for side in 0..3 {
-            let across = neighbours[face as usize][side];
-            let Some(&(other, row)) = places.get(across as usize) else {
+            let across = ground.neighbours[face as usize][side];
+            let Some((other, row)) = ground.places.of(across) else {
                 continue;
             };
-            let Some(there) = pieces.get(other as usize).filter(|_| other != own) else {
+            let Some(there) = of(other) else {
                 continue;
             };
             let pair = |vertex: u32| {

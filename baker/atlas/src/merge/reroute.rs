@@ -4,110 +4,50 @@
 //! lies a band of triangles that either chart could have. The cheapest border through it is a minimum cut
 //! ([`crate::flow`]) over common edges, priced by [`Price`]. What changes sides is laid beside its new chart
 //! like whole charts in [`super`], or stays where it does not fit without stretch.
+//!
+//! A move changes the two charts and nothing else. So borders without a common chart move side by side, and the result
+//! is as if they moved one after the other, most expensive first: each round takes every border that comes first at both
+//! of its charts (deterministic reservations; Blelloch, Fineman, Gibbons and Shun, "Internally Deterministic Parallel
+//! Algorithms Can Be Fast", 2012). Each move visits the band and what borders on it.
 
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap, HashSet};
+use std::collections::BinaryHeap;
+use std::sync::Mutex;
 
-use super::border::{self, Place};
-use super::outline::Outline;
+use rayon::prelude::*;
+
+use super::border;
+use super::ground::{Ground, Laid};
+use super::price::Price;
 use super::{Merger, WORK};
 use crate::flow::Graph;
-use crate::input::Mesh;
 use crate::piece::Piece;
 use crate::work::unit;
-use kiln_raster::vector::{cross, sub, unit as direction};
+use kiln_raster::vector::sub;
 
 /// Reach of the band to either side, relative to the edge of a square as large as the smaller chart.
 const REACH: f64 = 0.3;
-/// Price of an unseen edge, relative to one seen like the mean of the surface: borders are to be short as well.
-const UNSEEN: f64 = 0.25;
-/// Visibility above this many times the mean makes no difference.
-const MOST_SEEN: f64 = 3.0;
-/// Discount of a sharp crease: shading breaks there anyway.
-const CREASE: f64 = 0.6;
-/// Cosine between normals at which a crease is sharp.
-const SHARP: f64 = 0.5;
 /// A border is moved only if it becomes cheaper by at least this share.
 const LEAST_GAIN: f64 = 0.05;
 /// Rounds over all borders: once one has moved, the next may move further.
 const ROUNDS: usize = 2;
 /// Largest number of steps of one minimum cut.
 const CUT_STEPS: u64 = 20_000_000;
-/// Integer price of the surface's mean edge.
-const UNITS: f64 = 1e4;
 /// More than all edges together.
 const FIRM: u64 = 1 << 50;
+/// Work of a triangle of a band, of one that a flood visits, and of one of the charts.
+const BANDED: u64 = 160;
+const FLOODED: u64 = 32;
+const SCANNED: u64 = 8;
 
-/// The cost of having an edge of the surface in a border.
-pub(super) struct Price<'a> {
-    mesh: &'a Mesh<'a>,
-    /// Visibility by triangle, relative to the mean of the surface.
-    seen: Vec<f64>,
-    normals: Vec<Option<[f64; 3]>>,
-    mean_edge: f64,
-}
-
-impl<'a> Price<'a> {
-    /// `exposure` holds, for each triangle, the pixels per unit of area of all views together; empty where unknown.
-    pub(super) fn new(mesh: &'a Mesh<'a>, exposure: &[f64]) -> Self {
-        let place = |corner: u32| mesh.positions[corner as usize].map(f64::from);
-        let crossed = |t: &[u32; 3]| {
-            let [a, b, c] = t.map(place);
-            cross(sub(b, a), sub(c, a))
-        };
-        let crosses: Vec<[f64; 3]> = mesh.triangles.iter().map(crossed).collect();
-        let length = |v: &[f64; 3]| v.iter().map(|x| x * x).sum::<f64>().sqrt();
-        let (mut shown, mut area) = (0.0, 0.0);
-        for (cross, seen) in crosses.iter().zip(exposure) {
-            shown += length(cross) * seen;
-            area += length(cross);
-        }
-        let mean = shown / area;
-        let seen = if mean > 0.0 {
-            let of = |seen: &f64| (seen / mean).min(MOST_SEEN);
-            exposure.iter().map(of).collect()
-        } else {
-            vec![1.0; mesh.triangles.len()]
-        };
-        let edges = mesh
-            .triangles
-            .iter()
-            .flat_map(|t| [[t[0], t[1]], [t[1], t[2]], [t[2], t[0]]]);
-        let all: f64 = edges.map(|[a, b]| length(&sub(place(a), place(b)))).sum();
-        Self {
-            mesh,
-            seen,
-            normals: crosses.into_iter().map(direction).collect(),
-            mean_edge: all / (3 * mesh.triangles.len()).max(1) as f64,
-        }
-    }
-
-    /// Price of the edge between two triangles, which is `side` of the first; at least 1.
-    fn of(&self, face: u32, side: usize, across: u32) -> u64 {
-        let corners = self.mesh.triangles[face as usize];
-        let [a, b] = [corners[side], corners[(side + 1) % 3]]
-            .map(|corner| self.mesh.positions[corner as usize].map(f64::from));
-        let length = sub(a, b).iter().map(|x| x * x).sum::<f64>().sqrt();
-        let [one, other] = [face, across].map(|face| face as usize);
-        let seen = (self.seen[one] + self.seen[other]) / 2.0;
-        let cosine = match (self.normals[one], self.normals[other]) {
-            (Some(n), Some(m)) => n[0] * m[0] + n[1] * m[1] + n[2] * m[2],
-            _ => 1.0,
-        };
-        let crease = ((1.0 - cosine) / (1.0 - SHARP)).clamp(0.0, 1.0);
-        let price = (UNSEEN + (1.0 - UNSEEN) * seen) * (1.0 - CREASE * crease);
-        (length / self.mean_edge.max(f64::MIN_POSITIVE) * price * UNITS) as u64 + 1
-    }
-}
-
-/// The triangles near the border of two charts, with their indices in the band.
+/// The triangles near the border of two charts.
+#[derive(Default)]
 struct Band {
     faces: Vec<u32>,
-    numbers: HashMap<u32, u32>,
     /// Distance of each from the border, along the surface.
     distances: Vec<f64>,
 }
 
-/// A triangle to visit: nearest first; ties go to the lower index.
+/// A triangle of a band to visit: nearest first; ties go to the lower index.
 #[derive(PartialEq)]
 struct Next(f64, u32);
 
@@ -125,18 +65,46 @@ impl PartialOrd for Next {
     }
 }
 
+/// A number for each face of the surface, 0 between uses. Whoever writes some clears them.
+type Marks = Vec<u32>;
+
+/// Marks that no thread uses.
+struct Idle {
+    faces: usize,
+    marks: Mutex<Vec<Marks>>,
+}
+
+impl Idle {
+    /// Calls with marks of its own.
+    fn lend<T>(&self, work: impl FnOnce(&mut Marks) -> T) -> T {
+        let idle = self.marks.lock().ok().and_then(|mut all| all.pop());
+        let mut marks = idle.unwrap_or_else(|| vec![0; self.faces]);
+        let done = work(&mut marks);
+        if let Ok(mut all) = self.marks.lock() {
+            all.push(marks);
+        }
+        done
+    }
+}
+
 impl Merger<'_> {
     /// Moves the borders of all charts. Returns how many parts changed charts.
-    pub(super) fn reroute(&mut self, price: &Price<'_>) -> usize {
+    pub(super) fn reroute(&mut self, price: &Price) -> usize {
+        let idle = Idle {
+            faces: self.ground.neighbours.len(),
+            marks: Mutex::default(),
+        };
         let mut moved = 0;
         for _ in 0..ROUNDS {
             let before = moved;
-            for pair in self.by_price(price) {
+            let mut pairs = self.by_price(price);
+            while !pairs.is_empty() {
                 if self.work >= WORK {
                     return moved;
                 }
-                moved += self.shift(pair, price);
-                unit();
+                let (first, rest) = self.first_at_both(pairs);
+                moved += self.shift_all(&first, price, &idle);
+                pairs = rest;
             }
             if moved == before {
                 break;
@@ -146,160 +114,214 @@ impl Merger<'_> {
     }
 
     /// Pairs of charts with a common border, most expensive first.
-    fn by_price(&self, price: &Price<'_>) -> Vec<[u32; 2]> {
-        let mut prices: BTreeMap<[u32; 2], u64> = BTreeMap::new();
-        for face in 0..self.neighbours.len() as u32 {
-            for side in 0..3 {
-                let across = self.neighbours[face as usize][side];
-                if across == u32::MAX || across < face {
-                    continue;
-                }
-                let [a, b] = [face, across].map(|face| self.places[face as usize].0);
-                if a != b {
-                    *prices.entry([a.min(b), a.max(b)]).or_default() +=
-                        price.of(face, side, across);
-                }
-            }
-        }
-        let mut pairs: Vec<([u32; 2], u64)> = prices.into_iter().collect();
+    fn by_price(&self, price: &Price) -> Vec<[u32; 2]> {
+        let places = &self.ground.places;
+        let chart = |face: u32| places.of(face).map(|place| place.0);
+        let borders = |(face, across): (usize, &[u32; 3])| {
+            let (face, across) = (face as u32, *across);
+            (0..3).filter_map(move |side| {
+                let (a, b) = (chart(face)?, chart(across[side])?);
+                (across[side] > face && a != b)
+                    .then(|| ([a.min(b), a.max(b)], price.of(face, side)))
+            })
+        };
+        let faces = self.ground.neighbours.par_iter().enumerate();
+        let mut edges: Vec<([u32; 2], u64)> = faces.flat_map_iter(borders).collect();
+        edges.par_sort_unstable();
+        let mut pairs: Vec<([u32; 2], u64)> = (edges.chunk_by(|a, b| a.0 == b.0))
+            .map(|edges| (edges[0].0, edges.iter().map(|edge| edge.1).sum()))
+            .collect();
         pairs.sort_by(|(a, dear), (b, dearer)| dearer.cmp(dear).then(a.cmp(b)));
         pairs.into_iter().map(|(pair, _)| pair).collect()
     }
 
-    /// Whether two neighbours on the surface are neighbours in their chart too.
-    fn together(&self, face: u32, side: usize, across: u32) -> bool {
-        let [(a, row), (b, there)] = [face, across].map(|face| self.places[face as usize]);
-        if a != b {
-            return false;
-        }
-        let triangles = &self.pieces[a as usize].chart.triangles;
-        let corners = triangles[row as usize];
-        let ends = [corners[side], corners[(side + 1) % 3]];
-        ends.iter()
-            .all(|end| triangles[there as usize].contains(end))
+    /// The pairs that come before all others of both their charts, and the rest.
+    fn first_at_both(&self, pairs: Vec<[u32; 2]>) -> (Vec<[u32; 2]>, Vec<[u32; 2]>) {
+        let mut met = vec![false; self.charts.len()];
+        pairs.into_iter().partition(|pair| {
+            let [a, b] = pair.map(|chart| std::mem::replace(&mut met[chart as usize], true));
+            !a && !b
+        })
     }
 
-    /// The neighbours of a triangle in its chart, with the sides that they share.
-    fn beside(&self, face: u32) -> impl Iterator<Item = (usize, u32)> {
-        let across = self.neighbours[face as usize];
-        (0..3)
-            .map(move |side| (side, across[side]))
-            .filter(move |&(side, across)| across != u32::MAX && self.together(face, side, across))
-    }
-
-    fn band(&self, [a, b]: [u32; 2]) -> Band {
-        let smaller = self.areas[a as usize].min(self.areas[b as usize]);
-        let reach = REACH * smaller.sqrt();
-        let mut found: BTreeMap<u32, f64> = BTreeMap::new();
-        let mut queue = BinaryHeap::new();
-        for (own, other) in [(a, b), (b, a)] {
-            for &face in &self.pieces[own as usize].faces {
-                let at_border = |&across: &u32| {
-                    let place = self.places.get(across as usize);
-                    place.is_some_and(|place| place.0 == other)
-                };
-                if self.neighbours[face as usize].iter().any(at_border) {
-                    found.insert(face, 0.0);
-                    queue.push(Next(0.0, face));
-                }
-            }
-        }
-        let middle = |face: u32| {
-            let corners = self.mesh.triangles[face as usize];
-            let at = corners.map(|corner| self.mesh.positions[corner as usize].map(f64::from));
-            [0, 1, 2].map(|axis| (at[0][axis] + at[1][axis] + at[2][axis]) / 3.0)
-        };
-        while let Some(Next(distance, face)) = queue.pop() {
-            if found.get(&face).is_some_and(|&known| known < distance) {
-                continue;
-            }
-            let here = middle(face);
-            for (_, across) in self.beside(face) {
-                let step = sub(middle(across), here).iter().map(|x| x * x).sum::<f64>();
-                let there = distance + step.sqrt();
-                if there <= reach && found.get(&across).is_none_or(|&known| there < known) {
-                    found.insert(across, there);
-                    queue.push(Next(there, across));
-                }
-            }
-        }
-        let (faces, distances): (Vec<u32>, Vec<f64>) = found.into_iter().unzip();
-        let numbers = faces
-            .iter()
-            .zip(0..)
-            .map(|(&face, number)| (face, number))
+    /// Moves the borders of pairs without a common chart. Returns how many parts changed charts.
+    fn shift_all(&mut self, pairs: &[[u32; 2]], price: &Price, idle: &Idle) -> usize {
+        let taken: Vec<([u32; 2], [Laid; 2])> = (pairs.iter())
+            .map(|&pair| {
+                let take = |chart: u32| std::mem::take(&mut self.charts[chart as usize]);
+                (pair, pair.map(take))
+            })
             .collect();
-        Band {
-            faces,
-            numbers,
-            distances,
+        let ground = &self.ground;
+        let shifted = |(numbers, charts)| {
+            let mut shift = Shift {
+                ground,
+                price,
+                numbers,
+                charts,
+                work: 0,
+            };
+            let moved = idle.lend(|marks| shift.shift(marks));
+            unit();
+            (shift.numbers, shift.charts, shift.work, moved)
+        };
+        let done: Vec<([u32; 2], [Laid; 2], u64, usize)> = (taken.into_par_iter())
+            .with_max_len(1)
+            .map(shifted)
+            .collect();
+        let mut moved = 0;
+        for (numbers, charts, work, count) in done {
+            for (number, laid) in numbers.into_iter().zip(charts) {
+                self.charts[number as usize] = laid;
+            }
+            self.work += work;
+            moved += count;
         }
+        moved
+    }
+}
+
+/// Two charts whose border moves. They are told apart as 0 and 1.
+struct Shift<'a> {
+    ground: &'a Ground<'a>,
+    price: &'a Price,
+    numbers: [u32; 2],
+    charts: [Laid; 2],
+    work: u64,
+}
+
+impl Shift<'_> {
+    /// Which of the two charts a face is in.
+    fn chart(&self, face: u32) -> Option<usize> {
+        let (number, _) = self.ground.places.of(face)?;
+        self.numbers.iter().position(|&own| own == number)
     }
 
-    /// Moves the border of two charts. Returns how many parts changed to the other.
-    fn shift(&mut self, [a, b]: [u32; 2], price: &Price<'_>) -> usize {
-        let sides = [a, b].map(|piece| &self.pieces[piece as usize].faces);
-        if sides.iter().any(|faces| faces.len() < 2) {
+    /// The neighbours of a face in its chart, with the sides that they share.
+    fn beside(&self, chart: usize, face: u32) -> impl Iterator<Item = (usize, u32)> {
+        let own = (self.numbers[chart], &self.charts[chart].piece);
+        self.ground.beside(own, face)
+    }
+
+    /// Moves the border. Returns how many parts changed to the other chart.
+    fn shift(&mut self, marks: &mut Marks) -> usize {
+        let faces = [0, 1].map(|chart| self.charts[chart].piece.faces.len());
+        if faces.iter().any(|&faces| faces < 2) {
             return 0;
         }
-        let band = self.band([a, b]);
-        self.work += band.faces.len() as u64 * 64;
-        let Some(side) = self.cut(&band, [a, b], price) else {
+        let band = self.band(marks);
+        self.work += (faces[0] + faces[1]) as u64 * SCANNED + band.faces.len() as u64 * BANDED;
+        let side = self.cut(&band, marks);
+        band.faces.iter().for_each(|&face| marks[face as usize] = 0);
+        let Some(side) = side else {
             return 0;
         };
         let mut moved = 0;
-        for (from, to) in [(a, b), (b, a)] {
-            for strip in self.strips(&band, &side, from, from == a) {
-                moved += usize::from(self.hand_over(&strip, from, to, price));
+        for from in [0, 1] {
+            for strip in self.strips(&band, &side, from) {
+                moved += usize::from(self.hand_over(&strip, from, marks));
             }
         }
         moved
     }
 
-    /// For each triangle of the band whether the first chart gets it; none where there is little to gain.
-    fn cut(&mut self, band: &Band, [a, b]: [u32; 2], price: &Price<'_>) -> Option<Vec<bool>> {
-        let mut graph = Graph::new(band.faces.len());
-        let mut links: Vec<(u32, u32, u64)> = Vec::new();
-        let mut held = [false; 2];
-        let of = |face: u32| self.places[face as usize].0;
-        let mut hold = |graph: &mut Graph, number: u32, piece: u32| {
-            if piece == a {
-                graph.feed(number, FIRM);
-            } else {
-                graph.drain(number, FIRM);
-            }
-            held[usize::from(piece == b)] = true;
-        };
-        for (number, &face) in (0..).zip(&band.faces) {
-            for side in 0..3 {
-                let across = self.neighbours[face as usize][side];
-                let Some(&(piece, _)) = self.places.get(across as usize) else {
-                    continue;
-                };
-                let there = band.numbers.get(&across).copied();
-                let joined = piece != of(face) || self.together(face, side, across);
-                match there {
-                    Some(there) if there > number && joined => {
-                        links.push((number, there, price.of(face, side, across)));
-                    }
-                    None if piece == of(face) && joined => hold(&mut graph, number, piece),
-                    _ => {}
+    /// The triangles near the border. Marks them with their index and 1.
+    fn band(&self, marks: &mut Marks) -> Band {
+        let [a, b] = [0, 1].map(|chart| self.charts[chart].area);
+        let reach = REACH * a.min(b).sqrt();
+        let mut band = Band::default();
+        let mut queue = BinaryHeap::new();
+        for chart in [0, 1] {
+            for &face in &self.charts[chart].piece.faces {
+                let across = self.ground.neighbours[face as usize];
+                if across
+                    .iter()
+                    .any(|&across| self.chart(across) == Some(1 - chart))
+                {
+                    queue.push(Next(0.0, band.faces.len() as u32));
+                    band.faces.push(face);
+                    band.distances.push(0.0);
+                    marks[face as usize] = band.faces.len() as u32;
                 }
             }
         }
-        // A chart that lies in the band entirely keeps its triangle farthest from the border.
-        for (nth, piece) in [a, b].into_iter().enumerate() {
-            if !held[nth] {
-                let own = (0..band.faces.len()).filter(|&k| of(band.faces[k]) == piece);
-                let farthest = own.max_by(|&k, &l| {
-                    (band.distances[k].total_cmp(&band.distances[l])).then(l.cmp(&k))
-                })?;
-                let number = farthest as u32;
-                if piece == a {
-                    graph.feed(number, FIRM);
-                } else {
-                    graph.drain(number, FIRM);
+        let middles = &self.ground.middles;
+        while let Some(Next(distance, number)) = queue.pop() {
+            let face = band.faces[number as usize];
+            let Some(chart) = self
+                .chart(face)
+                .filter(|_| band.distances[number as usize] >= distance)
+            else {
+                continue;
+            };
+            for (_, across) in self.beside(chart, face) {
+                let step = sub(middles[across as usize], middles[face as usize]);
+                let there = distance + step.iter().map(|x| x * x).sum::<f64>().sqrt();
+                if there > reach {
+                    continue;
                 }
+                let mark = &mut marks[across as usize];
+                if *mark == 0 {
+                    band.faces.push(across);
+                    band.distances.push(there);
+                    *mark = band.faces.len() as u32;
+                } else if there < band.distances[*mark as usize - 1] {
+                    band.distances[*mark as usize - 1] = there;
+                } else {
+                    continue;
+                }
+                queue.push(Next(there, *mark - 1));
+            }
+        }
+        band
+    }
+
+    /// For each triangle of the band whether the first chart gets it; none where there is little to gain.
+    fn cut(&mut self, band: &Band, marks: &Marks) -> Option<Vec<bool>> {
+        let of: Vec<usize> = (band.faces.iter())
+            .map(|&face| self.chart(face))
+            .collect::<Option<_>>()?;
+        let mut graph = Graph::new(band.faces.len());
+        let mut links: Vec<(u32, u32, u64)> = Vec::new();
+        let mut held = [false; 2];
+        let hold = |graph: &mut Graph, number: u32, chart: usize| match chart {
+            0 => graph.feed(number, FIRM),
+            _ => graph.drain(number, FIRM),
+        };
+        for ((number, &face), &chart) in (0..).zip(&band.faces).zip(&of) {
+            let mut is_held = false;
+            let mut link = |side: usize, across: u32| match marks[across as usize] {
+                0 => is_held = true,
+                mark if mark - 1 > number => {
+                    links.push((number, mark - 1, self.price.of(face, side)));
+                }
+                _ => {}
+            };
+            for (side, across) in self.beside(chart, face) {
+                link(side, across);
+            }
+            for (side, across) in self.ground.neighbours[face as usize]
+                .into_iter()
+                .enumerate()
+            {
+                if self.chart(across) == Some(1 - chart) {
+                    link(side, across);
+                }
+            }
+            if is_held {
+                hold(&mut graph, number, chart);
+                held[chart] = true;
+            }
+        }
+        // A chart that lies in the band entirely keeps its triangle farthest from the border.
+        for chart in [0, 1] {
+            if !held[chart] {
+                let own = (0..band.faces.len()).filter(|&k| of[k] == chart);
+                let farthest = own.max_by(|&k, &l| {
+                    (band.distances[k].total_cmp(&band.distances[l]))
+                        .then(band.faces[l].cmp(&band.faces[k]))
+                })?;
+                hold(&mut graph, farthest as u32, chart);
             }
         }
         for &(one, other, capacity) in &links {
@@ -309,11 +331,10 @@ impl Merger<'_> {
         let side = graph.cut_within(&mut steps, || ());
         self.work += CUT_STEPS - steps;
         let side = side?;
-        let of = |face: u32| self.places[face as usize].0;
         let (mut before, mut after) = (0, 0);
         for (one, other, price) in links {
             let [one, other] = [one, other].map(|number| number as usize);
-            if of(band.faces[one]) != of(band.faces[other]) {
+            if of[one] != of[other] {
                 before += price;
             }
             if side[one] != side[other] {
@@ -323,141 +344,161 @@ impl Merger<'_> {
         (after as f64 <= (1.0 - LEAST_GAIN) * before as f64).then_some(side)
     }
 
-    /// The connected parts that leave a chart. `stays` is the side of the cut that does not leave.
-    fn strips(&self, band: &Band, side: &[bool], from: u32, stays: bool) -> Vec<Vec<u32>> {
-        let leaves: Vec<u32> = (band.faces.iter().zip(side))
-            .filter(|&(&face, &side)| self.places[face as usize].0 == from && side != stays)
+    /// The connected parts that leave a chart. `side` is true for what the first chart gets.
+    fn strips(&self, band: &Band, side: &[bool], from: usize) -> Vec<Vec<u32>> {
+        let mut leaves: Vec<u32> = (band.faces.iter().zip(side))
+            .filter(|&(&face, &first)| first == (from == 1) && self.chart(face) == Some(from))
             .map(|(&face, _)| face)
             .collect();
-        self.parts(&leaves)
+        leaves.sort_unstable();
+        let own = (self.numbers[from], &self.charts[from].piece);
+        parts(self.ground, own, &leaves)
     }
 
-    /// The connected parts of some triangles of one chart, each sorted.
-    fn parts(&self, faces: &[u32]) -> Vec<Vec<u32>> {
-        let mut left: BTreeSet<u32> = faces.iter().copied().collect();
-        let mut parts = Vec::new();
-        while let Some(first) = left.pop_first() {
-            let mut part = vec![first];
-            let mut at = 0;
-            while at < part.len() {
-                for (_, across) in self.beside(part[at]) {
-                    if left.remove(&across) {
-                        part.push(across);
+    /// Whether a chart stays connected without some of its triangles. False if nothing is left.
+    ///
+    /// A flood begins at each triangle beside those that leave, all at once, and ends where all have met.
+    fn holds_without(&mut self, chart: usize, strip: &[u32], marks: &mut Marks) -> bool {
+        strip
+            .iter()
+            .for_each(|&face| marks[face as usize] = u32::MAX);
+        let mut queue: Vec<u32> = Vec::new();
+        for &face in strip {
+            for (_, across) in self.beside(chart, face) {
+                if marks[across as usize] == 0 {
+                    queue.push(across);
+                    marks[across as usize] = queue.len() as u32;
+                }
+            }
+        }
+        // Marks are floods and 1. Floods that have met have one root.
+        let mut parents: Vec<u32> = (0..queue.len() as u32).collect();
+        let root = |parents: &mut [u32], mut flood: u32| {
+            while parents[flood as usize] != flood {
+                let above = parents[parents[flood as usize] as usize];
+                parents[flood as usize] = above;
+                flood = above;
+            }
+            flood
+        };
+        let (mut floods, mut at) = (queue.len(), 0);
+        while floods > 1 && at < queue.len() {
+            let face = queue[at];
+            at += 1;
+            let own = root(&mut parents, marks[face as usize] - 1);
+            for (_, across) in self.beside(chart, face) {
+                match marks[across as usize] {
+                    u32::MAX => {}
+                    0 => {
+                        marks[across as usize] = own + 1;
+                        queue.push(across);
+                    }
+                    mark => {
+                        let other = root(&mut parents, mark - 1);
+                        if other != own {
+                            parents[other as usize] = own;
+                            floods -= 1;
+                        }
                     }
                 }
-                at += 1;
-            }
-            part.sort_unstable();
-            parts.push(part);
-        }
-        parts
-    }
-
-    /// Whether a chart stays connected without some of its triangles, which are sorted. False if nothing is left.
-    fn holds_without(&mut self, chart: u32, strip: &[u32]) -> bool {
-        let faces = &self.pieces[chart as usize].faces;
-        let leaves = |face: &u32| strip.binary_search(face).is_ok();
-        let Some(row) = faces.iter().position(|face| !leaves(face)) else {
-            return false;
-        };
-        let mut met = vec![false; faces.len()];
-        met[row] = true;
-        let mut queue = vec![faces[row]];
-        let mut count = 0;
-        while let Some(face) = queue.pop() {
-            count += 1;
-            for (_, across) in self.beside(face) {
-                let row = self.places[across as usize].1 as usize;
-                if !met[row] && !leaves(&across) {
-                    met[row] = true;
-                    queue.push(across);
-                }
             }
         }
-        let whole = faces.len();
-        self.work += whole as u64 * 16;
-        count + strip.len() == whole
+        let written = strip.iter().chain(&queue);
+        written.for_each(|&face| marks[face as usize] = 0);
+        self.work += queue.len() as u64 * FLOODED;
+        floods == 1
     }
 
-    /// Lays a part of one chart beside another, if that pays, fits, and leaves the first chart connected.
-    fn hand_over(&mut self, strip: &[u32], from: u32, to: u32, price: &Price<'_>) -> bool {
-        if !self.holds_without(from, strip) {
+    /// Lays a part of one chart beside the other, if that pays, fits, and leaves the first chart connected.
+    fn hand_over(&mut self, strip: &[u32], from: usize, marks: &mut Marks) -> bool {
+        if !self.holds_without(from, strip, marks) {
             return false;
         }
-        let leaves = |face: u32| strip.binary_search(&face).is_ok();
         // What the chart and the part have in common becomes border.
         let mut dearer = 0;
         for &face in strip {
-            for (side, across) in self.beside(face) {
-                if !leaves(across) {
-                    dearer += price.of(face, side, across);
+            for (side, across) in self.beside(from, face) {
+                if strip.binary_search(&across).is_err() {
+                    dearer += self.price.of(face, side);
                 }
             }
         }
-        let before: Vec<Place> = (strip.iter())
-            .map(|&face| self.places[face as usize])
+        let piece = &self.charts[from].piece;
+        let mut rows: Vec<u32> = (strip.iter())
+            .filter_map(|&face| Some(self.ground.places.of(face)?.1))
             .collect();
-        let part = self.pieces[from as usize].part_of(leaves);
-        let own = self.pieces.len() as u32;
-        self.pieces.push(Piece::default());
-        self.outlines.push(Outline::default());
-        self.areas.push(0.0);
-        self.put(own, part);
-        let handed = self.lay(own, to, dearer, price);
-        if handed {
-            let kept = self.pieces[from as usize].part_of(|face| !leaves(face));
-            self.put(from, kept);
-        } else {
-            for (&face, place) in strip.iter().zip(before) {
-                self.places[face as usize] = place;
-            }
-        }
-        self.pieces.pop();
-        self.outlines.pop();
-        self.areas.pop();
-        handed
-    }
-
-    /// Lays a chart beside another if their common border costs more than `dearer`, and it fits there.
-    fn lay(&mut self, own: u32, to: u32, dearer: u64, price: &Price<'_>) -> bool {
-        let borders = border::borders(own, &self.pieces, &self.places, &self.neighbours);
-        let Some(border) = borders.into_iter().find(|border| border.other == to) else {
+        rows.sort_unstable();
+        let part = piece.part_at(rows.iter().map(|&row| row as usize));
+        let to = (self.numbers[1 - from], &self.charts[1 - from].piece);
+        let borders = border::borders_with(&part, to, self.ground);
+        let Some(border) = borders.into_iter().next() else {
             return false;
         };
-        let piece = &self.pieces[own as usize];
-        let point = |vertex: u32| piece.points[vertex as usize];
-        let within: HashSet<[u32; 2]> = (border.edges.iter())
-            .map(|edge| edge.map(|pair| point(pair.own)))
-            .collect();
-        let mut cheaper = 0;
-        for &face in &piece.faces {
-            let corners = self.mesh.triangles[face as usize];
-            for side in 0..3 {
-                let ends = [corners[side], corners[(side + 1) % 3]];
-                if within.contains(&ends) {
-                    cheaper += price.of(face, side, self.neighbours[face as usize][side]);
-                }
-            }
-        }
-        if cheaper <= dearer {
+        if self.gain(&part, &border) <= dearer {
             return false;
         }
-        let Some(uvs) = self.fit(own, &border) else {
+        let part = Laid::new(part);
+        let (uvs, work) = self.ground.fit(&part, &self.charts[1 - from], &border);
+        self.work += work;
+        let Some(uvs) = uvs else {
             return false;
         };
-        self.join(own, &border, &uvs);
+        let mut leaving = rows.iter().peekable();
+        let kept = (0..piece.faces.len())
+            .filter(|&row| leaving.next_if(|&&next| next as usize == row).is_none());
+        let kept = Laid::new(piece.part_at(kept));
+        self.ground
+            .join(part, &uvs, &border, &mut self.charts[1 - from]);
+        self.ground.places.enter(self.numbers[from], &kept.piece);
+        self.charts[from] = kept;
         true
     }
 
-    /// Stores a chart under this index.
-    fn put(&mut self, number: u32, piece: Piece) {
-        for (row, &face) in (0..).zip(&piece.faces) {
-            self.places[face as usize] = (number, row);
+    /// Price of the border of a part, which is none once the part is laid there.
+    fn gain(&self, part: &Piece, border: &border::Border) -> u64 {
+        let point = |vertex: u32| part.points[vertex as usize];
+        let mut within: Vec<[u32; 2]> = (border.edges.iter())
+            .map(|edge| edge.map(|pair| point(pair.own)))
+            .collect();
+        within.sort_unstable();
+        let mut gain = 0;
+        for &face in &part.faces {
+            let corners = self.ground.mesh.triangles[face as usize];
+            for side in 0..3 {
+                let ends = [corners[side], corners[(side + 1) % 3]];
+                if within.binary_search(&ends).is_ok() {
+                    gain += self.price.of(face, side);
+                }
+            }
         }
-        self.outlines[number as usize] = Outline::of(&piece.chart);
-        self.areas[number as usize] = piece.chart.area();
-        self.pieces[number as usize] = piece;
+        gain
     }
+}
+
+/// The connected parts of some triangles of one chart. All are sorted.
+fn parts(ground: &Ground<'_>, own: (u32, &Piece), faces: &[u32]) -> Vec<Vec<u32>> {
+    let mut met = vec![false; faces.len()];
+    let mut parts = Vec::new();
+    for first in 0..faces.len() {
+        if std::mem::replace(&mut met[first], true) {
+            continue;
+        }
+        let mut part = vec![faces[first]];
+        let mut at = 0;
+        while at < part.len() {
+            for (_, across) in ground.beside(own, part[at]) {
+                if let Ok(index) = faces.binary_search(&across)
+                    && !std::mem::replace(&mut met[index], true)
+                {
+                    part.push(across);
+                }
+            }
+            at += 1;
+        }
+        part.sort_unstable();
+        parts.push(part);
+    }
+    parts
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Charts cut on purpose, merged again.
 
+use super::outline::Outline;
 use super::*;
 use crate::piece::Chart;
 use crate::tests::icosphere;
@@ -59,7 +60,7 @@ fn apart(mesh: &Mesh<'_>) -> Vec<Piece> {
 /// Every face once, its corners at its points; nothing flipped; outlines equal to new ones.
 pub(super) fn check(mesh: &Mesh<'_>, merger: &Merger<'_>) {
     let mut seen = vec![0; mesh.triangles.len()];
-    for (piece, outline) in merger.pieces.iter().zip(&merger.outlines) {
+    for Laid { piece, outline, .. } in &merger.charts {
         for (&face, corners) in piece.faces.iter().zip(&piece.chart.triangles) {
             seen[face as usize] += 1;
             let points = corners.map(|corner| piece.points[corner as usize]);
@@ -79,7 +80,7 @@ pub(super) fn check(mesh: &Mesh<'_>, merger: &Merger<'_>) {
 
 /// The pieces that were not merged into others.
 fn left<'a>(merger: &'a Merger<'_>) -> Vec<&'a Piece> {
-    let pieces = merger.pieces.iter();
+    let pieces = merger.charts.iter().map(|laid| &laid.piece);
     pieces.filter(|piece| !piece.faces.is_empty()).collect()
 }
 
@@ -87,7 +88,7 @@ fn left<'a>(merger: &'a Merger<'_>) -> Vec<&'a Piece> {
 fn a_plane_cut_into_squares_becomes_few_charts_and_stays_flat() {
     let mesh = squares(40, 40, |x, y| [x, y, 0.0]);
     let mut merger = Merger::new(&mesh, apart(&mesh), 1e-3);
-    let before = merger.pieces.len();
+    let before = merger.charts.len();
     while merger.round() > 0 {}
     check(&mesh, &merger);
     let left = left(&merger);
@@ -120,7 +121,7 @@ fn a_roll_is_laid_out_and_meets_itself_nowhere() {
     let mesh = squares(19, 2, roll);
     let mut merger = Merger::new(&mesh, apart(&mesh), 1e-3);
     // Whatever its size.
-    for own in 0..merger.pieces.len() as u32 {
+    for own in 0..merger.charts.len() as u32 {
         merger.place(own);
     }
     check(&mesh, &merger);
@@ -135,7 +136,7 @@ fn a_sphere_is_not_pressed_flat() {
         .map(|face| crate::planar::single(&mesh, face))
         .collect();
     let mut merger = Merger::new(&mesh, pieces, 1e-3);
-    for own in 0..merger.pieces.len() as u32 {
+    for own in 0..merger.charts.len() as u32 {
         merger.place(own);
     }
     check(&mesh, &merger);

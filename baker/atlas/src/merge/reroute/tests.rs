@@ -3,22 +3,31 @@
 use super::super::relax;
 use super::super::tests::{check, squares};
 use super::*;
+use crate::input::Mesh;
 use crate::piece::Chart;
-use crate::planar;
+use crate::planar::{self, neighbours};
 use crate::tests::icosphere;
+
+/// Whether two neighbours on the surface are neighbours in their chart too.
+fn together(merger: &Merger<'_>, face: u32, side: usize) -> bool {
+    let (number, _) = merger.ground.places.of(face).unwrap();
+    let own = (number, &merger.charts[number as usize].piece);
+    let mut beside = merger.ground.beside(own, face);
+    beside.any(|(shared, _)| shared == side)
+}
 
 /// Length of all borders, and the seen length, by the visibility `seen` of a triangle.
 fn borders(merger: &Merger<'_>, seen: impl Fn(u32) -> f64) -> [f64; 2] {
     let mut sums = [0.0; 2];
-    for face in 0..merger.mesh.triangles.len() as u32 {
+    for face in 0..merger.ground.mesh.triangles.len() as u32 {
         for side in 0..3 {
-            let across = merger.neighbours[face as usize][side];
-            if across == u32::MAX || across < face || merger.together(face, side, across) {
+            let across = merger.ground.neighbours[face as usize][side];
+            if across == u32::MAX || across < face || together(merger, face, side) {
                 continue;
             }
-            let corners = merger.mesh.triangles[face as usize];
+            let corners = merger.ground.mesh.triangles[face as usize];
             let [a, b] = [corners[side], corners[(side + 1) % 3]]
-                .map(|corner| merger.mesh.positions[corner as usize].map(f64::from));
+                .map(|corner| merger.ground.mesh.positions[corner as usize].map(f64::from));
             let length = sub(a, b).iter().map(|x| x * x).sum::<f64>().sqrt();
             sums[0] += length;
             sums[1] += length * (seen(face) + seen(across)) / 2.0;
@@ -48,18 +57,20 @@ fn charts(
     let of_face: Vec<usize> = mesh.triangles.iter().map(|t| of(middle(t))).collect();
     let count = of_face.iter().max().map_or(0, |most| most + 1);
     (0..count)
-        .map(|chart| whole.part_of(|face| of_face[face as usize] == chart))
+        .map(|chart| whole.part(|face| of_face[face] == chart))
         .collect()
 }
 
 fn rerouted<'a>(mesh: &'a Mesh<'a>, pieces: Vec<Piece>, exposure: &[f64]) -> Merger<'a> {
     let mut merger = Merger::new(mesh, pieces, 1e-3);
-    let price = Price::new(mesh, exposure);
+    let price = Price::new(mesh, &merger.ground.neighbours, exposure);
     assert!(merger.reroute(&price) > 0, "something moves");
     check(mesh, &merger);
-    let charts = merger.pieces.iter().filter(|piece| !piece.faces.is_empty());
-    for piece in charts.clone() {
-        assert_eq!(merger.parts(&piece.faces).len(), 1, "in one piece");
+    for (number, laid) in (0..).zip(&merger.charts) {
+        let mut faces = laid.piece.faces.clone();
+        faces.sort_unstable();
+        let parts = parts(&merger.ground, (number, &laid.piece), &faces);
+        assert!(parts.len() <= 1, "in one piece");
     }
     merger
 }
@@ -110,7 +121,7 @@ fn a_border_goes_to_a_crease() {
     let unrolled = |at: [f32; 3]| [f64::from(at[0] + at[2]), f64::from(at[1])];
     let pieces = charts(&mesh, |at| usize::from(at[0] > 9.0), unrolled);
     let merger = rerouted(&mesh, pieces, &[]);
-    for piece in &merger.pieces {
+    for Laid { piece, .. } in &merger.charts {
         let x = |point: &u32| mesh.positions[*point as usize];
         let flat = piece.points.iter().all(|point| x(point)[2] == 0.0);
         let upright = piece.points.iter().all(|point| x(point)[0] == 11.0);
@@ -125,14 +136,13 @@ fn what_does_not_lie_flat_stays_and_no_border_becomes_dearer() {
         .map(|face| (face.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as f64)
         .collect();
     let pieces = planar::cut(&mesh);
-    let price = Price::new(&mesh, &exposure);
+    let price = Price::new(&mesh, &neighbours(mesh.triangles), &exposure);
     let all = |merger: &Merger<'_>| {
         let mut sum = 0;
         for face in 0..mesh.triangles.len() as u32 {
             for side in 0..3 {
-                let across = merger.neighbours[face as usize][side];
-                if !merger.together(face, side, across) {
-                    sum += price.of(face, side, across);
+                if !together(merger, face, side) {
+                    sum += price.of(face, side);
                 }
             }
         }
@@ -143,7 +153,7 @@ fn what_does_not_lie_flat_stays_and_no_border_becomes_dearer() {
     let after = all(&merger);
     assert!(after < before * 9 / 10, "{before} to {after}");
     // The projections are as stretched as before; what moved is within limits.
-    for piece in &merger.pieces {
+    for Laid { piece, .. } in &merger.charts {
         let rest = relax::rest(&mesh, piece);
         for (rest, corners) in rest.iter().zip(&piece.chart.triangles) {
             let [a, b, c] = corners.map(|corner| piece.chart.uvs[corner as usize]);
@@ -157,7 +167,16 @@ fn what_does_not_lie_flat_stays_and_no_border_becomes_dearer() {
 fn a_chart_is_not_broken_in_two() {
     let mesh = squares(9, 3, |x, y| [x, y, 0.0]);
     let pieces = charts(&mesh, |_| 0, FLAT);
-    let mut merger = Merger::new(&mesh, pieces, 1e-3);
+    let merger = Merger::new(&mesh, pieces, 1e-3);
+    let price = Price::new(&mesh, &merger.ground.neighbours, &[]);
+    let mut shift = Shift {
+        ground: &merger.ground,
+        price: &price,
+        numbers: [0, 1],
+        charts: [merger.charts[0].clone(), Laid::default()],
+        work: 0,
+    };
+    let mut marks = vec![0; mesh.triangles.len()];
     let column = |from: f32, to: f32| -> Vec<u32> {
         let within = |&face: &u32| {
             let corners = mesh.triangles[face as usize];
@@ -166,7 +185,62 @@ fn a_chart_is_not_broken_in_two() {
         };
         (0..mesh.triangles.len() as u32).filter(within).collect()
     };
-    assert!(merger.holds_without(0, &column(0.0, 3.0)), "an end");
-    assert!(!merger.holds_without(0, &column(3.0, 6.0)), "the middle");
-    assert!(!merger.holds_without(0, &column(0.0, 9.0)), "all of it");
+    assert!(
+        shift.holds_without(0, &column(0.0, 3.0), &mut marks),
+        "an end"
+    );
+    assert!(
+        !shift.holds_without(0, &column(3.0, 6.0), &mut marks),
+        "the middle"
+    );
+    assert!(
+        !shift.holds_without(0, &column(0.0, 9.0), &mut marks),
+        "all of it"
+    );
+    assert!(marks.iter().all(|&mark| mark == 0), "cleared");
+}
+
+#[test]
+fn borders_that_move_side_by_side_end_where_they_do_one_by_one() {
+    let mesh = icosphere(5);
+    let exposure: Vec<f64> = (0..mesh.triangles.len() as u64)
+        .map(|face| (face.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as f64)
+        .collect();
+    // Many small charts, each of one cell of a grid, projected along the axis that its cell lies farthest out on.
+    let cell = |at: [f32; 3]| at.map(|x| ((x + 1.0) * 2.5) as usize);
+    let number = |at: [f32; 3]| cell(at).into_iter().fold(0, |sum, x| 5 * sum + x);
+    let pieces: Vec<Piece> = charts(&mesh, number, FLAT)
+        .into_iter()
+        .filter(|piece| !piece.faces.is_empty())
+        .map(|mut piece| {
+            let middle = cell(mesh.positions[piece.points[0] as usize]);
+            let axis = (0..3).max_by_key(|&axis| middle[axis].abs_diff(2)).unwrap();
+            let flat = |&point: &u32| {
+                let at = mesh.positions[point as usize].map(f64::from);
+                [at[(axis + 1) % 3], at[(axis + 2) % 3]]
+            };
+            piece.chart.uvs = piece.points.iter().map(flat).collect();
+            piece
+        })
+        .collect();
+    let price = Price::new(&mesh, &neighbours(mesh.triangles), &exposure);
+    let mut together = Merger::new(&mesh, pieces.clone(), 1e-3);
+    let moved = together.reroute(&price);
+    assert!(moved > 20, "{moved}");
+    let mut single = Merger::new(&mesh, pieces, 1e-3);
+    let idle = Idle {
+        faces: mesh.triangles.len(),
+        marks: Mutex::default(),
+    };
+    let mut count = 0;
+    for _ in 0..ROUNDS {
+        for pair in single.by_price(&price) {
+            count += single.shift_all(&[pair], &price, &idle);
+        }
+    }
+    assert_eq!(count, moved);
+    for (a, b) in together.charts.iter().zip(&single.charts) {
+        assert_eq!(a.piece, b.piece);
+    }
+    assert_eq!(together.work, single.work);
 }

@@ -1,0 +1,180 @@
+//! The surface beneath the charts: what is laid where, and whether a chart fits beside another.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rayon::prelude::*;
+
+use super::border::{Border, Pair};
+use super::outline::{self, Outline};
+use super::{SMALL, relax};
+use crate::input::Mesh;
+use crate::piece::Piece;
+use crate::planar::neighbours;
+
+/// A chart with what is known of it. One that was merged into another is empty.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Laid {
+    pub(super) piece: Piece,
+    pub(super) outline: Outline,
+    pub(super) area: f64,
+}
+
+impl Laid {
+    pub(super) fn new(piece: Piece) -> Self {
+        Self {
+            outline: Outline::of(&piece.chart),
+            area: piece.chart.area(),
+            piece,
+        }
+    }
+}
+
+/// The number of a face's chart, and the index of its triangle there.
+pub(super) type Place = (u32, u32);
+
+/// The place of each face.
+///
+/// Threads that move different charts write the places of different faces. A thread may read the place of a face that
+/// another one moves, before or after: either way it learns that the face is in none of its own charts, and no more.
+#[derive(Debug)]
+pub(super) struct Places(Vec<AtomicU64>);
+
+impl Places {
+    fn new(faces: usize) -> Self {
+        Self((0..faces).map(|_| AtomicU64::new(u64::MAX)).collect())
+    }
+
+    /// Where a face is; none for what is no face.
+    pub(super) fn of(&self, face: u32) -> Option<Place> {
+        let place = self.0.get(face as usize)?.load(Ordering::Relaxed);
+        Some(((place >> 32) as u32, place as u32))
+    }
+
+    fn set(&self, face: u32, (chart, row): Place) {
+        let place = u64::from(chart) << 32 | u64::from(row);
+        self.0[face as usize].store(place, Ordering::Relaxed);
+    }
+
+    /// Enters all triangles of a chart.
+    pub(super) fn enter(&self, number: u32, piece: &Piece) {
+        for (row, &face) in (0..).zip(&piece.faces) {
+            self.set(face, (number, row));
+        }
+    }
+}
+
+pub(super) struct Ground<'a> {
+    pub(super) mesh: &'a Mesh<'a>,
+    /// The face across each side of each face.
+    pub(super) neighbours: Vec<[u32; 3]>,
+    /// The centre of each face.
+    pub(super) middles: Vec<[f64; 3]>,
+    pub(super) places: Places,
+    /// Area of all charts at the start.
+    pub(super) whole: f64,
+    cell: f64,
+}
+
+impl<'a> Ground<'a> {
+    pub(super) fn new(mesh: &'a Mesh<'a>, charts: &[Laid], cell: f64) -> Self {
+        let places = Places::new(mesh.triangles.len());
+        for (number, laid) in (0..).zip(charts) {
+            places.enter(number, &laid.piece);
+        }
+        let middle = |corners: &[u32; 3]| {
+            let at = corners.map(|corner| mesh.positions[corner as usize].map(f64::from));
+            [0, 1, 2].map(|axis| (at[0][axis] + at[1][axis] + at[2][axis]) / 3.0)
+        };
+        Self {
+            mesh,
+            neighbours: neighbours(mesh.triangles),
+            middles: mesh.triangles.par_iter().map(middle).collect(),
+            places,
+            whole: charts.iter().map(|laid| laid.area).sum(),
+            cell,
+        }
+    }
+
+    /// The neighbours of a face of a chart that are its neighbours there too, with the sides that they share.
+    pub(super) fn beside<'p>(
+        &'p self,
+        (number, piece): (u32, &'p Piece),
+        face: u32,
+    ) -> impl Iterator<Item = (usize, u32)> + 'p {
+        let triangles = &piece.chart.triangles;
+        let corners = self.places.of(face).map(|(_, row)| triangles[row as usize]);
+        let across = self.neighbours[face as usize];
+        let is_beside = move |&(side, across): &(usize, u32)| {
+            let (Some(corners), Some((chart, row))) = (corners, self.places.of(across)) else {
+                return false;
+            };
+            chart == number
+                && [side, (side + 1) % 3]
+                    .iter()
+                    .all(|&end| triangles[row as usize].contains(&corners[end]))
+        };
+        (0..3)
+            .map(move |side| (side, across[side]))
+            .filter(is_beside)
+    }
+
+    /// A chart's coordinates at the border of another, if it fits there, and the work of finding out.
+    pub(super) fn fit(
+        &self,
+        own: &Laid,
+        other: &Laid,
+        border: &Border,
+    ) -> (Option<Vec<[f64; 2]>>, u64) {
+        let (piece, there) = (&own.piece, &other.piece.chart);
+        let mut held = vec![None; piece.points.len()];
+        for &Pair { own, other } in &border.pairs {
+            held[own as usize] = Some(there.uvs[other as usize]);
+        }
+        let rest = relax::rest(self.mesh, piece);
+        let triangles = &piece.chart.triangles;
+        let mut uvs = relax::align(&piece.chart.uvs, &held);
+        let mut work = relax::relax(&rest, triangles, &held, &mut uvs);
+        let limits = if own.area < SMALL * self.whole {
+            relax::LOOSE
+        } else {
+            relax::TIGHT
+        };
+        if !relax::is_within(limits, &rest, triangles, &uvs) {
+            return (None, work);
+        }
+        let (outer, inner) = (&other.outline, &own.outline);
+        work += outer.edges.len() as u64 * inner.edges.len() as u64;
+        let is_free = outline::is_free((outer, &there.uvs), (inner, &uvs), border, self.cell);
+        (is_free.then_some(uvs), work)
+    }
+
+    /// Makes a chart part of another, at these coordinates.
+    pub(super) fn join(&self, part: Laid, uvs: &[[f64; 2]], border: &Border, into: &mut Laid) {
+        let Laid {
+            piece: part,
+            outline,
+            area,
+        } = part;
+        let piece = &mut into.piece;
+        let mut numbers = vec![u32::MAX; part.points.len()];
+        for pair in &border.pairs {
+            numbers[pair.own as usize] = pair.other;
+        }
+        for (vertex, number) in numbers.iter_mut().enumerate() {
+            if *number == u32::MAX {
+                *number = piece.points.len() as u32;
+                piece.points.push(part.points[vertex]);
+                piece.chart.uvs.push(uvs[vertex]);
+            }
+        }
+        for (&face, corners) in part.faces.iter().zip(&part.chart.triangles) {
+            self.places
+                .set(face, (border.other, piece.faces.len() as u32));
+            piece.faces.push(face);
+            let corners = corners.map(|corner| numbers[corner as usize]);
+            piece.chart.triangles.push(corners);
+        }
+        into.outline.take(outline, &numbers, border, &piece.chart);
+        into.area += area;
+    }
+}
