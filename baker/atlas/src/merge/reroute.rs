@@ -34,7 +34,8 @@ const ROUNDS: usize = 2;
 const CUT_STEPS: u64 = 20_000_000;
 /// More than all edges together.
 const FIRM: u64 = 1 << 50;
-/// Work of a triangle of a band, of one that a flood visits, and of one of the charts.
+/// Work of a step of a cut, of a triangle of a band, of one that a flood visits, and of one of the charts.
+const STEP: u64 = 4;
 const BANDED: u64 = 160;
 const FLOODED: u64 = 32;
 const SCANNED: u64 = 8;
@@ -329,7 +330,7 @@ impl Shift<'_> {
         }
         let mut steps = CUT_STEPS;
         let side = graph.cut_within(&mut steps, || ());
-        self.work += CUT_STEPS - steps;
+        self.work += (CUT_STEPS - steps) * STEP;
         let side = side?;
         let (mut before, mut after) = (0, 0);
         for (one, other, price) in links {
