@@ -30,6 +30,24 @@ pub(super) struct Mask {
 }
 
 impl Mask {
+    /// The masks of a chart, rotated by the unit vector `turn` and by one, two and three quarter turns more, and scaled
+    /// to cells. None where one is larger than `limit` cells.
+    ///
+    /// The chart is rasterised once. A quarter turn moves whole cells, so the others follow from the first.
+    pub(super) fn quarters(
+        chart: &Chart,
+        turn: [f64; 2],
+        scale: f64,
+        limit: usize,
+    ) -> [Option<Self>; 4] {
+        let Some(first) = Self::new(chart, turn, scale, limit) else {
+            return [const { None }; 4];
+        };
+        let second = first.quarter();
+        let [third, fourth] = [&first, &second].map(Self::half);
+        [first, second, third, fourth].map(Some)
+    }
+
     /// Rasterises a chart, rotated by the unit vector `turn` and scaled to cells. None if it is larger than `limit`
     /// cells.
     pub(super) fn new(chart: &Chart, turn: [f64; 2], scale: f64, limit: usize) -> Option<Self> {
@@ -68,6 +86,46 @@ impl Mask {
             ticker.did(1 + (high.unwrap_or(0.0) - low.unwrap_or(0.0)) as usize);
         }
         Some(bits.into_mask(shift))
+    }
+
+    /// The mask after a quarter turn, which takes x to y and y to −x.
+    fn quarter(&self) -> Self {
+        let mut bits = Bits::new(self.height, self.width);
+        for row in 0..self.height {
+            let column = self.height - 1 - row;
+            let (word, bit) = (column / 64, 1 << (column % 64));
+            for &[start, length] in self.row(row) {
+                let rows = start as usize..(start + length) as usize;
+                for row in rows {
+                    bits.bits[row * bits.words + word] |= bit;
+                }
+            }
+        }
+        bits.into_mask([self.height as f64 - self.shift[1], self.shift[0]])
+    }
+
+    /// The mask after half a turn.
+    fn half(&self) -> Self {
+        let mut mask = Self {
+            width: self.width,
+            height: self.height,
+            row_start: Vec::with_capacity(self.row_start.len()),
+            spans: Vec::with_capacity(self.spans.len()),
+            order: self.order.clone(),
+            longest: [self.height as u32 - 1 - self.longest[0], self.longest[1]],
+            shift: [
+                self.width as f64 - self.shift[0],
+                self.height as f64 - self.shift[1],
+            ],
+        };
+        mask.row_start.push(0);
+        for row in (0..self.height).rev() {
+            let spans = self.row(row).iter().rev();
+            mask.spans
+                .extend(spans.map(|&[start, length]| [self.width as u32 - start - length, length]));
+            mask.row_start.push(mask.spans.len() as u32);
+        }
+        mask
     }
 
     pub(super) fn row(&self, row: usize) -> &[[u32; 2]] {
@@ -185,6 +243,48 @@ mod tests {
         }
         assert!(Mask::new(&chart, [1.0, 0.0], 100.0, 100).is_none());
         assert!(Mask::new(&chart, [f64::NAN, 0.0], 1.0, 100).is_none());
+    }
+
+    #[test]
+    fn quarter_turns_move_whole_cells() {
+        let chart = Chart {
+            uvs: vec![
+                [0.0, 0.0],
+                [17.3, 0.2],
+                [1.1, 5.7],
+                [14.0, 9.0],
+                [15.0, 2.0],
+            ],
+            triangles: vec![[0, 1, 2], [1, 3, 4]],
+        };
+        let (mut turn, scale) = ([0.6, 0.8], 3.3);
+        for mask in Mask::quarters(&chart, turn, scale, 100) {
+            let mask = mask.unwrap();
+            let alone = Mask::new(&chart, turn, scale, 100).unwrap();
+            assert_eq!([mask.width, mask.height], [alone.width, alone.height]);
+            let found = cells(&mask);
+            for corners in &chart.triangles {
+                for i in 0..=100 {
+                    for j in 0..=100 - i {
+                        let shares = [f64::from(i), f64::from(j), f64::from(100 - i - j)];
+                        let mut uv = [0.0; 2];
+                        for (share, &corner) in shares.iter().zip(corners) {
+                            for axis in 0..2 {
+                                uv[axis] += share / 100.0 * chart.uvs[corner as usize][axis];
+                            }
+                        }
+                        let point = turned(uv, turn, scale);
+                        let cell = [0, 1].map(|axis| (point[axis] + mask.shift[axis]) as usize);
+                        assert!(found.contains(&(cell[0], cell[1])), "{cell:?}");
+                    }
+                }
+            }
+            let longest = |row: usize| mask.row(row).iter().map(|span| span[1]).max();
+            let [row, length] = mask.longest;
+            assert_eq!(longest(row as usize), Some(length));
+            assert_eq!((0..mask.height).filter_map(longest).max(), Some(length));
+            turn = [-turn[1], turn[0]];
+        }
     }
 
     #[test]

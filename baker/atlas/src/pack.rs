@@ -109,7 +109,7 @@ const TOLD_CHARTS: usize = 32;
 /// Number of rotations of a chart.
 const TURNS: u8 = 8;
 
-/// A chart's rotations. Four put its smallest bounding rectangle upright, four lie between.
+/// A chart's rotations. Four put its smallest bounding rectangle upright, four lie between. Each four are quarter turns.
 pub(super) type Turns = Vec<[f64; 2]>;
 
 /// An order of the charts, and the rotation of those for which it is fixed.
@@ -208,13 +208,14 @@ impl Packed {
     /// All gaps grow too.
     fn growth(&self) -> f64 {
         let mut reach = 0.0f64;
-        for ((chart, turns), (turn, _, place, _)) in
+        for ((chart, turns), (turn, _, place, shift)) in
             self.charts.iter().zip(&self.turns).zip(&self.layout.places)
         {
-            let extent = chart.extent(turns[*turn as usize]);
-            for axis in 0..2 {
-                // A mask begins a little before its chart.
-                reach = reach.max(place[axis] as f64 + extent[axis] * self.layout.scale + 0.01);
+            for &uv in &chart.uvs {
+                let point = turned(uv, turns[*turn as usize], self.layout.scale);
+                for axis in 0..2 {
+                    reach = reach.max(place[axis] as f64 + shift[axis] + point[axis] + 0.01);
+                }
             }
         }
         (self.grid.inner() as f64 / reach).max(1.0)
@@ -301,7 +302,7 @@ fn by_size(charts: &[Chart], turns: &[Turns]) -> Vec<u32> {
 /// A chart's masks by rotation; none where it is larger than the page.
 type Masks = Vec<Option<Mask>>;
 
-/// The masks of every chart in its first `tried` rotations. None if a chart fits in no upright one.
+/// The masks of every chart in its first `tried` rotations, four or all. None if a chart fits in no upright one.
 fn masks(
     charts: &[Chart],
     turns: &[Turns],
@@ -313,8 +314,9 @@ fn masks(
         if number.is_multiple_of(TOLD_CHARTS) {
             unit();
         }
-        (0..tried)
-            .map(|turn| Mask::new(chart, turns[turn as usize], scale, inner))
+        let firsts = turns[..usize::from(tried)].iter().step_by(4);
+        firsts
+            .flat_map(|&turn| Mask::quarters(chart, turn, scale, inner))
             .collect()
     };
     let masks: Vec<Masks> = charts.par_iter().zip(turns).enumerate().map(all).collect();
@@ -426,16 +428,16 @@ fn largest_scale(
         let steps: Vec<f64> = (1..=SCALE_WIDTH)
             .map(|step| low + (high - low) * step as f64 / (SCALE_WIDTH + 1) as f64)
             .collect();
-        let layouts: Vec<Option<Layout>> = steps
-            .par_iter()
-            .map(|utilisation| try_scale(full * utilisation.sqrt()))
-            .collect();
-        let largest = layouts.iter().rposition(Option::is_some);
+        // From the largest down: what is smaller than one that fits need not be tried.
+        let tried = steps.par_iter().enumerate().rev();
+        let largest = tried.find_map_first(|(step, utilisation)| {
+            Some((step, try_scale(full * utilisation.sqrt())?))
+        });
         match largest {
-            Some(step) => {
+            Some((step, layout)) => {
                 high = steps.get(step + 1).copied().unwrap_or(high);
                 low = steps[step];
-                best = layouts.into_iter().nth(step).flatten();
+                best = Some(layout);
             }
             // Nothing fitted: the lowest step is the new upper end.
             None => {
