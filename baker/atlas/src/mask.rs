@@ -23,8 +23,8 @@ pub(super) struct Mask {
     spans: Vec<[u32; 2]>,
     /// Rows in the order of testing: ends, middle, quarters and so on, since neighbouring rows mostly collide alike.
     pub(super) order: Vec<u32>,
-    /// The longest span, as row and length. A page row with no free run of that length needs no test.
-    pub(super) longest: [u32; 2],
+    /// Length of each row's longest span. A page row with no free run of that length needs no test.
+    pub(super) longest: Vec<u32>,
     /// Offset that puts the lowest cell of the rotated and scaled coordinates at the origin.
     pub(super) shift: [f64; 2],
 }
@@ -112,7 +112,7 @@ impl Mask {
             row_start: Vec::with_capacity(self.row_start.len()),
             spans: Vec::with_capacity(self.spans.len()),
             order: self.order.clone(),
-            longest: [self.height as u32 - 1 - self.longest[0], self.longest[1]],
+            longest: self.longest.iter().rev().copied().collect(),
             shift: [
                 self.width as f64 - self.shift[0],
                 self.height as f64 - self.shift[1],
@@ -168,7 +168,7 @@ impl Bits {
         };
         for row in 0..self.height {
             let words = &self.bits[row * self.words..(row + 1) * self.words];
-            let mut cell = 0;
+            let (mut cell, mut longest) = (0, 0);
             loop {
                 let start = next(words, cell, true);
                 if start == 64 * self.words {
@@ -177,10 +177,9 @@ impl Bits {
                 cell = next(words, start, false);
                 let length = (cell - start) as u32;
                 mask.spans.push([start as u32, length]);
-                if length > mask.longest[1] {
-                    mask.longest = [row as u32, length];
-                }
+                longest = longest.max(length);
             }
+            mask.longest.push(longest);
             mask.row_start.push(mask.spans.len() as u32);
         }
         mask.order = coarse_to_fine(self.height);
@@ -280,9 +279,8 @@ mod tests {
                 }
             }
             let longest = |row: usize| mask.row(row).iter().map(|span| span[1]).max();
-            let [row, length] = mask.longest;
-            assert_eq!(longest(row as usize), Some(length));
-            assert_eq!((0..mask.height).filter_map(longest).max(), Some(length));
+            let all: Vec<u32> = (0..mask.height).filter_map(longest).collect();
+            assert_eq!(mask.longest, all);
             turn = [-turn[1], turn[0]];
         }
     }

@@ -3,6 +3,8 @@
 //! A row is a bit set, with running ORs over windows of 2, 4, 8… cells beside it. Whether a span of any length
 //! collides, for all columns at once, then takes two shifted reads.
 
+use std::ops::Range;
+
 use super::mask::Mask;
 use crate::bits::{fill, next};
 
@@ -15,6 +17,8 @@ pub(super) struct Page {
     levels: usize,
     /// For each row, level by level: bit x is set if any of the cells x..x + 2^level is taken.
     windows: Vec<u64>,
+    /// Levels of each row that are up to date, at least the first. Most rows change again before others are read.
+    valid: Vec<u8>,
     /// Longest run of free cells of each row.
     free_run: Vec<u32>,
     /// The columns where the current mask collides.
@@ -30,6 +34,7 @@ impl Page {
             words,
             levels,
             windows: Vec::new(),
+            valid: Vec::new(),
             free_run: Vec::new(),
             scratch: vec![0; words],
         }
@@ -59,17 +64,22 @@ impl Page {
         let mut blocked = std::mem::take(&mut self.scratch);
         let places = self.width - mask.width + 1;
         let mut found = None;
-        let mut y = start;
+        let (mut y, mut short) = (start, 0);
         while y + mask.height < limit {
             if y >= self.rows() {
                 found = Some([0, y]);
                 break;
             }
-            let [row, length] = mask.longest;
-            let hopeless = self
-                .free_run
-                .get(y + row as usize)
-                .is_some_and(|&run| run < length);
+            let free = &self.free_run[y..self.rows().min(y + mask.height)];
+            let is_short = |row: usize| free.get(row).is_some_and(|&run| run < mask.longest[row]);
+            // Where one row has no free run as long as its span, no place fits. It is often the same row.
+            let mut hopeless = is_short(short);
+            if !hopeless {
+                *work += 1;
+                if let Some(row) = (0..free.len()).find(|&row| is_short(row)) {
+                    (hopeless, short) = (true, row);
+                }
+            }
             if !hopeless {
                 found = self
                     .first_free(mask, y, places, &mut blocked, work)
@@ -86,7 +96,7 @@ impl Page {
 
     /// The leftmost place in row `y`.
     fn first_free(
-        &self,
+        &mut self,
         mask: &Mask,
         y: usize,
         places: usize,
@@ -106,6 +116,9 @@ impl Page {
             for &[start, length] in mask.row(row as usize) {
                 *work += 1;
                 let level = length.ilog2() as usize;
+                if level >= usize::from(self.valid[page_row]) {
+                    self.update(page_row, level);
+                }
                 let windows = self.level(page_row, level);
                 or_shifted(&mut blocked[..used], windows, start as usize);
                 let rest = (length - (1 << level)) as usize;
@@ -123,20 +136,34 @@ impl Page {
 
     /// Takes the cells of a mask at a place, and all cells within `gap` of them.
     pub(super) fn insert(&mut self, mask: &Mask, [x, y]: [usize; 2], gap: usize) {
-        let (bottom, top) = (y.saturating_sub(gap), y + mask.height + gap);
-        self.grow(top);
+        let from = x.saturating_sub(gap);
+        let to = (x + mask.width + gap).min(self.width);
+        let words = from / 64..to.div_ceil(64);
+        let (count, rows) = (words.len(), mask.height + 2 * gap);
+        // The mask's rows, widened by the gap.
+        let mut taken = vec![0; rows * count];
         for row in 0..mask.height {
-            for near in (y + row).saturating_sub(gap)..=y + row + gap {
-                for &[start, length] in mask.row(row) {
-                    let from = (x + start as usize).saturating_sub(gap);
-                    let to = (x + (start + length) as usize + gap).min(self.width);
-                    let at = near * self.levels * self.words;
-                    fill(&mut self.windows[at..at + self.words], from, to);
-                }
+            let cells = &mut taken[row * count..(row + 1) * count];
+            for &[start, length] in mask.row(row) {
+                let from = (x + start as usize).saturating_sub(gap);
+                let to = (x + (start + length) as usize + gap).min(self.width);
+                fill(cells, from - 64 * words.start, to - 64 * words.start);
             }
         }
-        for row in bottom..top {
-            self.refresh(row);
+        // Each row takes what the rows before it have, twice as many each time, until it has twice the gap.
+        let mut window = 1;
+        while window < 2 * gap + 1 {
+            let step = window.min(2 * gap + 1 - window);
+            for word in (step * count..rows * count).rev() {
+                taken[word] |= taken[word - step * count];
+            }
+            window += step;
+        }
+        self.grow(y + mask.height + gap);
+        for (row, cells) in taken.chunks_exact(count).enumerate() {
+            if let Some(row) = (y + row).checked_sub(gap) {
+                self.take(row, cells, words.clone());
+            }
         }
     }
 
@@ -144,29 +171,40 @@ impl Page {
         while self.rows() < rows {
             self.windows
                 .resize(self.windows.len() + self.levels * self.words, 0);
+            // All levels of a free row are empty.
+            self.valid.push(self.levels as u8);
             self.free_run.push(self.width as u32);
         }
     }
 
-    /// Recomputes the windows and the longest run of a row from its cells. Windows that leave the page are never read.
-    fn refresh(&mut self, row: usize) {
+    /// Takes cells of a row, given for some of its words.
+    fn take(&mut self, row: usize, cells: &[u64], words: Range<usize>) {
         let at = row * self.levels * self.words;
-        let windows = &mut self.windows[at..at + self.levels * self.words];
-        for level in 1..self.levels {
-            let (below, above) = windows.split_at_mut(level * self.words);
-            let below = &below[(level - 1) * self.words..];
-            let above = &mut above[..self.words];
-            above.copy_from_slice(below);
-            or_shifted(above, below, 1 << (level - 1));
+        let own = &mut self.windows[at..at + self.words];
+        for (own, cells) in own[words].iter_mut().zip(cells) {
+            *own |= cells;
         }
-        let cells = &windows[..self.words];
+        self.valid[row] = 1;
         let (mut longest, mut x) = (0, 0);
         while x < self.width {
-            let start = next(cells, x, false).min(self.width);
-            x = next(cells, start, true).min(self.width);
+            let start = next(own, x, false).min(self.width);
+            x = next(own, start, true).min(self.width);
             longest = longest.max(x - start);
         }
         self.free_run[row] = longest as u32;
+    }
+
+    /// Computes the windows of a row up to a level from its cells. Windows that leave the page are never read.
+    fn update(&mut self, row: usize, level: usize) {
+        let at = row * self.levels * self.words;
+        for level in usize::from(self.valid[row])..=level {
+            let from = at + (level - 1) * self.words;
+            let windows = &mut self.windows[from..from + 2 * self.words];
+            let (below, above) = windows.split_at_mut(self.words);
+            above.copy_from_slice(below);
+            or_shifted(above, below, 1 << (level - 1));
+        }
+        self.valid[row] = self.valid[row].max(level as u8 + 1);
     }
 }
 
