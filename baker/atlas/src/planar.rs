@@ -143,25 +143,41 @@ impl<'a> Surface<'a> {
 /// The triangle across each side of each triangle; `u32::MAX` at borders, non-manifold edges and where the winding
 /// flips.
 pub(super) fn neighbours(triangles: &[[u32; 3]]) -> Vec<[u32; 3]> {
-    // Undirected edge, whether it runs downwards, triangle and side.
-    let mut sides: Vec<(u64, bool, u32, u8)> = Vec::with_capacity(triangles.len() * 3);
-    for (face, corners) in ticked(triangles.iter()).enumerate() {
+    let ends = |corners: &[u32; 3], side: usize| {
+        let [a, b] = [corners[side], corners[(side + 1) % 3]];
+        [a.min(b), a.max(b), u32::from(a > b)]
+    };
+    // Sides by their lower end: where those of each point begin, then the other end, whether the side runs downwards,
+    // and triangle and side.
+    let points = triangles.as_flattened().iter().max();
+    let mut starts = vec![0_u32; points.map_or(0, |&last| last as usize + 1) + 1];
+    for corners in ticked(triangles.iter()) {
         for side in 0..3 {
-            let (a, b) = (corners[side], corners[(side + 1) % 3]);
-            sides.push((
-                u64::from(a.min(b)) << 32 | u64::from(a.max(b)),
-                a > b,
-                face as u32,
-                side as u8,
-            ));
+            starts[ends(corners, side)[0] as usize + 1] += 1;
         }
     }
-    sides.sort_unstable();
+    for point in 1..starts.len() {
+        starts[point] += starts[point - 1];
+    }
+    let mut places = starts.clone();
+    let mut sides = vec![(0, 0, 0_u32, 0); triangles.len() * 3];
+    for (face, corners) in (0..).zip(ticked(triangles.iter())) {
+        for side in 0..3 {
+            let [low, high, downwards] = ends(corners, side);
+            let place = &mut places[low as usize];
+            sides[*place as usize] = (high, downwards, face, side as u32);
+            *place += 1;
+        }
+    }
     let mut neighbours = vec![[u32::MAX; 3]; triangles.len()];
-    for edge in ticked(sides.chunk_by(|a, b| a.0 == b.0)) {
-        if let [(_, false, face, side), (_, true, other, other_side)] = *edge {
-            neighbours[face as usize][side as usize] = other;
-            neighbours[other as usize][other_side as usize] = face;
+    for two in ticked(starts.windows(2)) {
+        let around = &mut sides[two[0] as usize..two[1] as usize];
+        around.sort_unstable();
+        for edge in around.chunk_by(|a, b| a.0 == b.0) {
+            if let [(_, 0, face, side), (_, 1, other, other_side)] = *edge {
+                neighbours[face as usize][side as usize] = other;
+                neighbours[other as usize][other_side as usize] = face;
+            }
         }
     }
     neighbours

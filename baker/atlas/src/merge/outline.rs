@@ -20,11 +20,29 @@ pub(super) struct Outline {
 
 impl Outline {
     pub(super) fn of(chart: &Chart) -> Self {
-        let sides = |&[a, b, c]: &[u32; 3]| [[a, b], [b, c], [c, a]];
-        let all: HashSet<[u32; 2]> = chart.triangles.iter().flat_map(sides).collect();
-        let edges = chart.triangles.iter().flat_map(sides);
+        let sides = || {
+            let of = |&[a, b, c]: &[u32; 3]| [[a, b], [b, c], [c, a]];
+            chart.triangles.iter().flat_map(of)
+        };
+        // The ends of all edges that begin at a vertex, vertex by vertex.
+        let mut starts = vec![0_u32; chart.uvs.len() + 1];
+        for [a, _] in sides() {
+            starts[a as usize + 1] += 1;
+        }
+        for vertex in 1..starts.len() {
+            starts[vertex] += starts[vertex - 1];
+        }
+        let mut places = starts.clone();
+        let mut ends = vec![0; 3 * chart.triangles.len()];
+        for [a, b] in sides() {
+            ends[places[a as usize] as usize] = b;
+            places[a as usize] += 1;
+        }
+        let is_edge = |[a, b]: [u32; 2]| {
+            ends[starts[a as usize] as usize..starts[a as usize + 1] as usize].contains(&b)
+        };
         let mut outline = Self {
-            edges: edges.filter(|&[a, b]| !all.contains(&[b, a])).collect(),
+            edges: sides().filter(|&[a, b]| !is_edge([b, a])).collect(),
             length: 0.0,
         };
         outline.measure(chart);
