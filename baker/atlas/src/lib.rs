@@ -64,13 +64,13 @@ pub enum AtlasError {
 pub struct Work {
     /// Number of ways to cut that are compared, where comparison is allowed.
     pub ways: usize,
-    /// Number of cuts, densest first, that are packed with more effort: a fixed tenth of a second each.
+    /// Number of cuts, densest first, that are packed with more effort: a fixed number of tests each, some tenths of a
+    /// second.
     pub improved: usize,
 }
 
 impl Work {
-    /// One cut, packed once: 0.3 and 0.7 s instead of 1.1 and 3.4 on two cores (catstatue, banana), for -0.15 and +0.2
-    /// dB.
+    /// One cut, packed once: about a fifth of the time on two cores (catstatue, banana), for -0.15 and +0.2 dB.
     pub const DRAFT: Self = Self {
         ways: 1,
         improved: 0,

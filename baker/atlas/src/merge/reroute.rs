@@ -356,7 +356,8 @@ impl Shift<'_> {
         parts(self.ground, own, &leaves)
     }
 
-    /// Whether a chart stays connected without some of its triangles. False if nothing is left.
+    /// Whether a chart stays connected without some of its triangles. False if nothing is left. A triangle that hangs on
+    /// the chart by a corner alone does not count.
     ///
     /// A flood begins at each triangle beside those that leave, all at once, and ends where all have met.
     fn holds_without(&mut self, chart: usize, strip: &[u32], marks: &mut Marks) -> bool {
