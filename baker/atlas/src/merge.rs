@@ -14,6 +14,7 @@ mod border;
 mod envelope;
 mod ground;
 mod outline;
+mod places;
 mod price;
 mod relax;
 mod reroute;
@@ -41,10 +42,6 @@ const WORK: u64 = 1_500_000_000;
 /// A chart with more than this share of the surface is not merged into another: merging larger ones packs worse, and
 /// the fit lives on density. 0.01 and 0.1 cost 0.4 dB on spot, 0.003 nothing.
 const LARGEST: f64 = 0.003;
-/// A chart with less than this share of the surface may be stretched as far as [`relax::LOOSE`] allows, since it would
-/// lose more as a chart of its own. flighthelmet's 783 charts became 423, its seams 56 instead of 83 diagonals long,
-/// and it gained 0.1 dB.
-const SMALL: f64 = 1e-3;
 /// A shared border must have at least this share of the smaller chart's outline, or the result is long and loosely
 /// attached.
 const LEAST_SHARE: f64 = 0.15;
@@ -122,7 +119,7 @@ impl<'a> Merger<'a> {
 
     /// Merges a chart into a neighbour at least as large, if it fits at one.
     fn place(&mut self, own: u32) -> bool {
-        let borders = border::borders(own, &self.charts, &self.ground);
+        let borders = self.ground.borders(own, &self.charts);
         let laid = &self.charts[own as usize];
         let (round, area, faces) = (laid.outline.length(), laid.area, laid.piece.faces.len());
         let worth = |border: &&Border| {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::ground::{Ground, Laid};
+use super::places::Places;
 use crate::piece::Piece;
 
 /// A vertex of a chart and the neighbour's vertex at the same point of the surface.
@@ -24,35 +24,17 @@ pub(super) struct Border {
     pub(super) length: f64,
 }
 
-/// The borders of a chart with others, longest first.
-pub(super) fn borders(own: u32, charts: &[Laid], ground: &Ground<'_>) -> Vec<Border> {
-    let other = |number: u32| {
-        let laid = charts.get(number as usize).filter(|_| number != own)?;
-        Some(&laid.piece)
-    };
-    found(&charts[own as usize].piece, ground, other)
-}
-
-/// The borders of a part of a chart with one other chart, longest first.
-pub(super) fn borders_with(
-    part: &Piece,
-    (number, piece): (u32, &Piece),
-    ground: &Ground<'_>,
-) -> Vec<Border> {
-    found(part, ground, |other| (other == number).then_some(piece))
-}
-
-/// The borders of a piece with the charts that `of` knows.
-fn found<'p>(
+/// The borders of a piece with the charts that `of` knows, longest first.
+pub(super) fn found<'p>(
     piece: &Piece,
-    ground: &Ground<'_>,
+    (neighbours, places): (&[[u32; 3]], &Places),
     of: impl Fn(u32) -> Option<&'p Piece>,
 ) -> Vec<Border> {
     let mut shared: BTreeMap<u32, Vec<[Pair; 2]>> = BTreeMap::new();
     for (&face, corners) in piece.faces.iter().zip(&piece.chart.triangles) {
         for side in 0..3 {
-            let across = ground.neighbours[face as usize][side];
-            let Some((other, row)) = ground.places.of(across) else {
+            let across = neighbours[face as usize][side];
+            let Some((other, row)) = places.of(across) else {
                 continue;
             };
             let Some(there) = of(other) else {

@@ -15,7 +15,7 @@ use std::sync::Mutex;
 
 use rayon::prelude::*;
 
-use super::border;
+use super::border::Border;
 use super::ground::{Ground, Laid};
 use super::price::Price;
 use super::{Merger, WORK};
@@ -432,7 +432,7 @@ impl Shift<'_> {
         rows.sort_unstable();
         let part = piece.part_at(rows.iter().map(|&row| row as usize));
         let to = (self.numbers[1 - from], &self.charts[1 - from].piece);
-        let borders = border::borders_with(&part, to, self.ground);
+        let borders = self.ground.borders_with(&part, to);
         let Some(border) = borders.into_iter().next() else {
             return false;
         };
@@ -457,7 +457,7 @@ impl Shift<'_> {
     }
 
     /// Price of the border of a part, which is none once the part is laid there.
-    fn gain(&self, part: &Piece, border: &border::Border) -> u64 {
+    fn gain(&self, part: &Piece, border: &Border) -> u64 {
         let point = |vertex: u32| part.points[vertex as usize];
         let mut within: Vec<[u32; 2]> = (border.edges.iter())
             .map(|edge| edge.map(|pair| point(pair.own)))
