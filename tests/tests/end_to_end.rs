@@ -113,6 +113,26 @@ fn the_same_job_gives_the_same_bytes() {
 }
 
 #[test]
+fn any_number_of_threads_gives_the_same_bytes() {
+    let bench = Bench::real();
+    let (mesh, views) = (sample("mesh_nouv.glb"), sample("transforms.json"));
+    let baked = |threads| {
+        // λ is sought, which a draft does without.
+        let options = ["--device", "cpu", "--texture-size", "256"];
+        let mut command = bench.bake_for_real(&mesh, &views, &options);
+        command.env("RAYON_NUM_THREADS", threads);
+        let report = Run::start(command).finish().report();
+        let device = format!("processor ({threads} threads)");
+        assert_eq!(report["device"]["name"], device);
+        result(&bench)
+    };
+    let one = baked("1");
+    for threads in ["2", "5"] {
+        assert!(one == baked(threads), "{threads} threads");
+    }
+}
+
+#[test]
 fn kept_texture_coordinates_are_the_meshs_own() {
     let bench = Bench::real();
     let report = succeed(&bench, "mesh_uv.glb", &["--keep-uvs"]);

@@ -59,8 +59,9 @@ fn four_pages_show_what_one_texture_shows() {
     for level in 0..4 {
         let [before, after] =
             [&one, &four].map(|model| number(&model["atlas"]["seam_residual"][level]));
+        // Pages cut charts into smaller ones, of which coarse mips hold few texels.
         assert!(
-            after < 1.3 * before + 0.2,
+            after < 1.6 * before + 0.2,
             "mip {level}: {before} and {after}"
         );
         // The report's figures are those of the file, page by page.
