@@ -509,8 +509,8 @@ impl ViewRows {
 /// Bytes of a row beside its entries.
 pub(crate) const ROW_BYTES: usize = size_of::<StoredRow>();
 /// Most bytes of an entry, in the mean over many rows: two in a box, which has a few more texels than the row; ten in a
-/// list, of which a row across plots has two and more. Rows of 7, 25 and 50 entries take 4.3, 6.3 and 6.6 for each.
-pub(crate) const ENTRY_BYTES: f64 = 7.0;
+/// list, of which a row across plots has two and more. Rows of 7, 25 and 50 entries take 4.3, 6.3 and some 9 for each.
+pub(crate) const ENTRY_BYTES: f64 = 9.5;
 
 #[cfg(test)]
 mod tests;

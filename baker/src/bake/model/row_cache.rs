@@ -23,7 +23,7 @@ use crate::worker::pace;
 use crate::worker::progress::{each, expect};
 
 /// Memory for rows, so that all processes of a bake stay within 2 GiB. Rows beyond it are not stored.
-pub(crate) const BUDGET: usize = 1200 << 20;
+pub(crate) const BUDGET: usize = 1500 << 20;
 
 /// Rows that are built again may take this fraction of the budget at once.
 const SHARE_IN_FLIGHT: usize = 8;
