@@ -49,7 +49,7 @@ const VIEW: Duration = Duration::from_secs(2);
 const HALF: u8 = 128;
 
 /// What views may be.
-const WANTED: &str = "a mesh needs --views: a transforms.json, a COLMAP model, a safetensors file, or Gaussian splats as PLY, SPZ, SOG, .splat or glTF (KHR_gaussian_splatting)";
+const WANTED: &str = "a mesh needs --views: a transforms.json, a COLMAP model, a safetensors file, or Gaussian splats as PLY, SPZ, SOG, .splat or glTF (KHR_gaussian_splatting); if mesh and views are swapped: kiln bake MESH --views VIEWS";
 
 /// See the head of this file.
 #[derive(Debug)]
