@@ -31,7 +31,7 @@ pub(super) const WAYS: [Way; 3] = [
     Way { angle: 88.0 },
     Way { angle: 80.0 },
 ];
-/// Texels along the edge of a square as large as the surface. Only the discarded packing depends on it: at 1024 it took
+/// Texels along the edge of a square as large as the surface. Only the discarded packing depends on it: at 1024 it takes
 /// two fifths of the whole step. Coordinates are shares of the packed square, so they keep their precision until charts
 /// of less than a texel fill it.
 const TEXELS: f64 = 64.0;

@@ -20,7 +20,7 @@ const ROOTS: usize = 1024;
 /// Encodes linear light to sRGB; values outside 0-1 are clamped.
 #[must_use]
 pub fn encode(linear: f32) -> f32 {
-    /// The power law at each step, and at one more. A power for each pixel and channel takes a fifth of a fit's time.
+    /// The power law at each step, and at one more: it spares a power for each pixel and channel.
     static ENCODED: LazyLock<[f32; ROOTS + 2]> = LazyLock::new(|| {
         let at = |step: usize| (step as f64 / ROOTS as f64).powf(2.0 / 2.4);
         std::array::from_fn(|step| (1.055 * at(step) - 0.055) as f32)

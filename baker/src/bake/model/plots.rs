@@ -23,7 +23,7 @@ mod sort;
 const EDGE: usize = 1 << EDGE_BITS;
 const EDGE_BITS: u32 = 6;
 /// Texels of a plot.
-pub(crate) const TEXELS: usize = EDGE * EDGE;
+const TEXELS: usize = EDGE * EDGE;
 /// Texels of a quad.
 const QUAD: usize = 4;
 /// The weight 1 of a texel in a box.
@@ -508,8 +508,8 @@ impl ViewRows {
 
 /// Bytes of a row beside its entries.
 pub(crate) const ROW_BYTES: usize = size_of::<StoredRow>();
-/// Most bytes of an entry, in the mean over many rows: two in a box, which has a few more texels than the row; ten in a
-/// list, of which a row across plots has two and more. Rows of 7, 25 and 50 entries take 4.3, 6.3 and some 9 for each.
+/// Bytes of an entry, high for rows of few: two in a box, which has a few more texels than the row; ten in a list, of
+/// which a row across plots has two and more. Rows of 7 and 25 entries take 4.3 and 6.3 for each, those of 50 more than 9.
 pub(crate) const ENTRY_BYTES: f64 = 9.5;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Row cache: the rows of all views, stored up to a budget, and beyond it built again from the view for each
 //! pass.
 //!
-//! A row of twelve texels takes some 70 bytes, and 8 for its weight and residual. So a job with any number of views fits in memory if the
+//! A row of seven texels takes 48 bytes, and 8 for its weight and residual. So a job with any number of views fits in memory if the
 //! rows of later ones are not stored; the price is time. Nothing else differs: rows come in one order with one numbering,
 //! so sums over them are the same to the bit.
 
@@ -22,7 +22,7 @@ use crate::bake::solve::backend::RowMemory;
 use crate::worker::pace;
 use crate::worker::progress::{each, expect};
 
-/// Memory for rows, so that all processes of a bake stay within 2 GiB. Rows beyond it are not stored.
+/// Memory for rows: twelve million of twelve entries by the estimate of [`RowMemory`]. Rows beyond it are not stored.
 pub(crate) const BUDGET: usize = 1500 << 20;
 
 /// Rows that are built again may take this fraction of the budget at once.

@@ -35,7 +35,7 @@ pub(crate) const LEVELS: u32 = 3;
 /// Factors of mass, and of stiffness from the second level on, in a cell's divisor: the diagonals of its bilinear hat.
 const MASS: f32 = 8.0;
 const STIFFNESS: f32 = 0.5;
-/// Texels and cells that one thread takes at once.
+/// Texels that one thread takes at once.
 const BLOCK: usize = 1 << 10;
 
 /// Number of cells of all levels over so many texels across and down.

@@ -1,8 +1,8 @@
 //! Estimates the seconds of each stage from rows, texels and passes.
 //!
-//! The rates are fitted by hand to measured bakes. Those of the processor come from two threads (`spot_small` at 512²
-//! to 2048², `avocado`), and are scaled by the time in which this machine draws the sample. Those of software adapters
-//! are llvmpipe's on the same two threads; those of GPUs come from an NVIDIA H200. There, estimates are within a fifth.
+//! The rates are fitted by hand to measured bakes. Those of the processor come from two threads (`spot_small` and
+//! `avocado` at 1024²), and are scaled by the time in which this machine draws the sample. Those of software adapters
+//! are llvmpipe's on two threads; those of GPUs come from an NVIDIA H200. There, estimates are within a fifth.
 //! Another GPU may be several times slower.
 
 use proto::job::{Refine, TextureFormat};
