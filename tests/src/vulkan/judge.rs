@@ -1,15 +1,14 @@
 //! Judges a finished bake: right, or what is wrong with it.
 
+use std::collections::HashSet;
+
 use proto::exit;
 use proto::message::Code;
 use serde_json::Value;
 use vkfault::{Action, Error, Fault};
 
 use super::world::Finished;
-
-/// A fault costs at most one retry, and one more without the pipelines that the first attempt has left. Seconds are not
-/// judged, since they are the machine's load as well: a bake that does not end runs into [`crate::DEADLINE`].
-const MOST_ATTEMPTS: usize = 3;
+use crate::Outcome;
 
 /// A correct ending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -50,10 +49,7 @@ pub fn judge(
     let Some(last) = finished.outcome.events.last() else {
         return Err("said nothing".to_owned());
     };
-    let attempts = finished.outcome.attempts("bake").len();
-    if attempts > MOST_ATTEMPTS {
-        return Err(format!("{attempts} attempts"));
-    }
+    retries(&finished.outcome)?;
     let struck = finished.struck();
     let kind = if last["event"] == "done" {
         success(last, finished, golden, device)?
@@ -66,6 +62,31 @@ pub fn judge(
     Ok(Seen {
         kind,
         struck: struck.is_some(),
+    })
+}
+
+/// Each code that a fault is told by costs at most one retry. One more may do without the pipelines that the first
+/// attempt has left. A fault that lasts can be told by two codes: the call that it counts to is another one where
+/// pipelines are compiled. Seconds are not judged, since they are the machine's load as well: a bake that does not end
+/// runs into [`crate::DEADLINE`].
+fn retries(outcome: &Outcome) -> Result<(), Violation> {
+    let text = |event: &Value, field: &str| event[field].as_str().unwrap_or_default().to_owned();
+    let retries: Vec<(String, String)> = (outcome.events.iter())
+        .filter(|event| event["event"] == "retry" && event["role"] == "bake")
+        .map(|event| (text(event, "code"), text(event, "step")))
+        .collect();
+    let attempts = outcome.attempts("bake").len();
+    if attempts > retries.len() + 1 {
+        return Err(format!("{attempts} attempts after {} retries", retries.len()));
+    }
+    let mut codes = HashSet::new();
+    let mut steps = HashSet::new();
+    let twice = retries.iter().find(|(code, step)| {
+        let told_before = step != "fresh_pipelines" && !codes.insert(code);
+        !steps.insert(step) || told_before
+    });
+    twice.map_or(Ok(()), |(code, step)| {
+        Err(format!("a retry too many: {step} after {code}, of {retries:?}"))
     })
 }
 
@@ -213,7 +234,15 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::Outcome;
+
+    /// Adds retries before the last line.
+    fn retried(mut finished: Finished, retries: &[(&str, &str)]) -> Finished {
+        let events = retries.iter().map(
+            |(code, step)| json!({"event": "retry", "role": "bake", "code": code, "step": step}),
+        );
+        finished.outcome.events.splice(0..0, events);
+        finished
+    }
 
     fn finished(code: i32, last: Value, glb: Option<&[u8]>, log: &[&str]) -> Finished {
         Finished {
@@ -257,14 +286,28 @@ mod tests {
         let log = ["vkCreateDevice", "!vkQueueSubmit"];
         let same = finished(0, done("llvmpipe (x)", 1), Some(b"glTF"), &log);
         assert_eq!(verdict("once=-4@2", &same), Ok(Kind::Same));
+        let once = [("gpu_device_lost", "same_plan")];
         let again = finished(0, done("llvmpipe (x)", 2), Some(b"glTF"), &log);
-        assert_eq!(verdict("once=-4@2", &again), Ok(Kind::Recovered));
+        assert_eq!(
+            verdict("once=-4@2", &retried(again, &once)),
+            Ok(Kind::Recovered)
+        );
         let hung = finished(70, hung(), None, &log);
         assert_eq!(verdict("hang@2", &hung), Ok(Kind::Failed("gpu_hang")));
         let lost = finished(70, error("gpu_device_lost", 70), None, &log);
         assert_eq!(
             verdict("sticky=-4@2", &lost),
             Ok(Kind::Failed("gpu_device_lost"))
+        );
+        let two_codes = [
+            ("gpu_device_lost", "same_plan"),
+            ("gpu_device_lost", "fresh_pipelines"),
+            ("out_of_device_memory", "smaller_plan"),
+        ];
+        let again = finished(0, done("llvmpipe", 4), Some(b"glTF"), &log);
+        assert_eq!(
+            verdict("once=-4@2", &retried(again, &two_codes)),
+            Ok(Kind::Recovered)
         );
     }
 
@@ -273,6 +316,12 @@ mod tests {
         let log = ["vkCreateDevice", "!vkQueueSubmit"];
         let all = |finished: Finished| (finished, "once=-4@2");
         let lost = || error("gpu_device_lost", 70);
+        let lost_then = |step| ("gpu_device_lost", step);
+        let after = |retries: &[(&str, &str)]| {
+            let attempts = retries.len() + 1;
+            let done = finished(0, done("llvmpipe", attempts), Some(b"glTF"), &log);
+            retried(done, retries)
+        };
         let mut process = finished(70, lost(), None, &log);
         process.left.push("kiln-baker bake".to_owned());
         let mut nameless = lost();
@@ -298,7 +347,9 @@ mod tests {
             all(finished(70, lost(), Some(b"glTF"), &log)),
             all(finished(70, nameless, None, &log)),
             all(finished(70, lost(), None, &["vkQueueSubmit"])),
-            all(finished(0, done("llvmpipe", 4), Some(b"glTF"), &log)),
+            all(finished(0, done("llvmpipe", 2), Some(b"glTF"), &log)),
+            all(after(&[lost_then("same_plan"), lost_then("other_adapter")])),
+            all(after(&[lost_then("same_plan"), ("gpu_hang", "same_plan")])),
             all(process),
             all(silent),
             (
