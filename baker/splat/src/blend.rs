@@ -9,8 +9,10 @@ use crate::exp::exp2;
 use crate::lanes::{LANES, Lanes, List};
 use crate::project::Seen;
 
-const MOST_ALPHA: f32 = 0.99;
-const CLOSED: f32 = 1e-4;
+/// Most alpha of a splat.
+pub const MOST_ALPHA: f32 = 0.99;
+/// A pixel is closed by the first splat that would leave less than this of its light.
+pub const CLOSED: f32 = 1e-4;
 /// Ellipses between two looks at which blocks are closed.
 pub(crate) const LOOK: usize = 32;
 

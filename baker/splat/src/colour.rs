@@ -3,16 +3,20 @@
 
 use crate::cloud::coefficients;
 
-const C0: f32 = 0.282_094_8;
-const C1: f32 = 0.488_602_52;
-const C2: [f32; 5] = [
+/// Of the constant function.
+pub const C0: f32 = 0.282_094_8;
+/// Of the functions of degree 1.
+pub const C1: f32 = 0.488_602_52;
+/// Of the functions of degree 2.
+pub const C2: [f32; 5] = [
     1.092_548_5,
     -1.092_548_5,
     0.315_391_57,
     -1.092_548_5,
     0.546_274_24,
 ];
-const C3: [f32; 7] = [
+/// Of the functions of degree 3.
+pub const C3: [f32; 7] = [
     -0.590_043_6,
     2.890_611_4,
     -0.457_045_8,

@@ -1,9 +1,9 @@
 //! A splat as a view sees it.
 
 /// Least alpha that is drawn.
-pub(crate) const LEAST_ALPHA: f32 = 1.0 / 255.0;
+pub const LEAST_ALPHA: f32 = 1.0 / 255.0;
 /// log₂ of its inverse.
-pub(crate) const LEVELS: f32 = 7.994_353_4;
+pub const LEVELS: f32 = 7.994_353_4;
 
 /// A Gaussian on the picture, one line of the processor's cache. x goes right and y down, both in pixels.
 ///

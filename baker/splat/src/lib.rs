@@ -27,3 +27,12 @@ pub use extract::{Extracted, Fineness, around, extract};
 pub use surface::Surface;
 pub use turn::Turn;
 pub use view::{Filter, View};
+
+/// Numbers of the model, for a twin of this renderer on another device.
+pub mod numbers {
+    pub use crate::blend::{CLOSED, MOST_ALPHA};
+    pub use crate::colour::{C0, C1, C2, C3};
+    pub use crate::ellipse::{LEAST_ALPHA, LEVELS};
+    pub use crate::shape::{BOUND, HALF, NEAR};
+    pub use crate::tiles::{SLACK, TILE};
+}

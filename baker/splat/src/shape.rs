@@ -9,12 +9,12 @@ use crate::lanes::{LANES, Lanes, List};
 use crate::view::{Filter, View};
 
 /// Least depth of a splat's centre.
-const NEAR: f32 = 0.01;
+pub const NEAR: f32 = 0.01;
 /// Bound of x/z and y/z in the Jacobian, as a multiple of half the field of view.
-const BOUND: f32 = 1.3;
+pub const BOUND: f32 = 1.3;
 
 /// Half of log₂ e: log₂ of a Gaussian is its square distance times this.
-const HALF: f32 = 0.5 * std::f32::consts::LOG2_E;
+pub const HALF: f32 = 0.5 * std::f32::consts::LOG2_E;
 
 /// A view's numbers that all splats share.
 pub(crate) struct Camera {

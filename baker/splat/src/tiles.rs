@@ -9,7 +9,7 @@ use crate::order::Slabs;
 use crate::project::Seen;
 
 /// Edge of a tile, in pixels.
-pub(crate) const TILE: usize = 16;
+pub const TILE: usize = 16;
 
 /// Least number of ellipses a slab.
 const SLAB: usize = 1 << 15;
@@ -18,7 +18,7 @@ const BATCH: usize = 32;
 /// Most entries of the lists of a band, unless one row of tiles has more.
 const MOST_ENTRIES: u64 = 1 << 25;
 /// Pixels added to either end of an interval, for what rounding takes off.
-const SLACK: f32 = 1.0 / 64.0;
+pub const SLACK: f32 = 1.0 / 64.0;
 
 /// Rows of tiles whose lists are in memory together. Splats that cover the whole picture would fill any memory at once.
 pub(crate) fn bands(seen: &Seen, [across, down]: [usize; 2]) -> Vec<Range<usize>> {

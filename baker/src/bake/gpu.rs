@@ -8,6 +8,7 @@
 //!   rows, texels ─ residual ─▶ histogram of each view · robust weights
 //!   rows, weights ─ normal, regularise ─▶ diagonal, λ ─ solve (apply, step, apply, …) ─▶ texels
 //!   rows, texels ─ deviation ─▶ deviation of the views from each texel, where maps are asked for
+//!   splats, views ─ splats ─▶ pictures, where the views show splats
 //! ```
 //!
 //! | layer, lowest first | modules |
@@ -17,6 +18,7 @@
 //! | its memory and commands | `batch`, `memory`, `stage` |
 //! | views and texels | `visible`, `raster`, `tiles`, `planes` |
 //! | rows | `row_store` |
+//! | pictures of splats | `splats` |
 //! | a job | `pipelines`, `fit`, this module, `dry_run` |
 //!
 //! Fill and gutter have no GPU stage: they walk the surface once, over texels that the host reads anyway. The same job
@@ -37,6 +39,7 @@ mod planes;
 mod raster;
 mod row_store;
 mod shaders;
+pub(crate) mod splats;
 mod stage;
 mod tally;
 mod tiles;
@@ -66,6 +69,11 @@ use crate::bake::solve::backend::{
     Backend, BackendError, Belief, RowMemory, Strength, Ties, ViewResiduals,
 };
 use crate::bake::solve::subdomains::first_window;
+
+/// Bytes of device memory that are left, as far as the driver says.
+pub(crate) fn left(device: &device::Device) -> u64 {
+    fit::left(device)
+}
 
 /// How a job uses the device of `pipelines`.
 #[must_use]

@@ -14,7 +14,7 @@ use super::error::scoped;
 pub(super) const FEATURE: wgpu::Features = wgpu::Features::PIPELINE_CACHE;
 
 /// A pipeline cache. It is never dropped, like the device that it belongs to.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Cache {
     cache: ManuallyDrop<wgpu::PipelineCache>,
     given: Option<usize>,

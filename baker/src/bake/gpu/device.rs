@@ -242,6 +242,27 @@ impl Device {
         }
     }
 
+    /// The same device for another thread: what it submits, waits for and counts is its own.
+    pub(crate) fn sibling(&self) -> Result<Self, GpuError> {
+        let tally = self.scoped(|| Tally::new(&self.device));
+        let tally = tally.map_err(|error| refused("tally", &error))?;
+        self.check()?;
+        Ok(Self {
+            device: self.device.clone(),
+            queue: self.queue.clone(),
+            limits: self.limits.clone(),
+            info: self.info.clone(),
+            peers: self.peers,
+            key: self.key.clone(),
+            cache: self.cache.clone(),
+            flags: Arc::clone(&self.flags),
+            tally,
+            times: None,
+            moved: Default::default(),
+            pace: Mutex::default(),
+        })
+    }
+
     /// The adapter, as reports name it.
     #[must_use]
     pub fn info(&self) -> &AdapterInfo {

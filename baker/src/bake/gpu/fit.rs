@@ -38,7 +38,9 @@ use crate::bake::model::scene::Scene;
 use crate::bake::solve::backend::{BINS, RowMemory, Ties};
 pub use plan::Options;
 use plan::ROOMY;
-pub(super) use plan::{bounds, options, others, passes_fit, reserve, room, row_memory, words};
+pub(super) use plan::{
+    bounds, left, options, others, passes_fit, reserve, room, row_memory, words,
+};
 pub use preallocated::Expected;
 pub(super) use preallocated::Preallocated;
 

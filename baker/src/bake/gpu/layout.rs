@@ -4,6 +4,7 @@
 //! A row bin is a square of the texture with the rows whose box begins there.
 
 use bytemuck::{Pod, Zeroable};
+use kiln_splat::numbers;
 use proto::job::Blend;
 
 use crate::bake::model::colour::SLOPE_FLOOR;
@@ -91,6 +92,44 @@ const _: () = assert!(
     "residual.wgsl counts on it"
 );
 
+/// Edge of a workgroup over the pixels of a tile of splats: the twin's tiles.
+pub(super) const SPLAT_TILE: u32 = numbers::TILE as u32;
+/// Invocations of a workgroup over splats, or over pairs of a tile and a splat.
+pub(super) const SPLAT_LANES: u32 = 256;
+/// Rows of tiles of a window, and one more: the counters of a workgroup are in its memory.
+pub(super) const SPLAT_ROWS: u32 = 1024;
+/// Words in front of the counters of a view's rows of tiles.
+pub(super) const COUNTED: u32 = 3;
+/// Values of a digit by which pairs are sorted, its bits, and pairs that an invocation takes.
+pub(super) const DIGITS: u32 = 16;
+pub(super) const DIGIT_BITS: u32 = DIGITS.ilog2();
+pub(super) const SORTED_EACH: u32 = 8;
+const _: () = assert!(
+    SPLAT_LANES * SORTED_EACH < 1 << 16 && SPLAT_LANES.is_multiple_of(DIGITS),
+    "splat_sort.wgsl counts on it"
+);
+/// Numbers that an invocation sums at a time.
+const SUMMED_EACH: u32 = 4;
+/// Stands for an infinite number: shaders may take for granted that there is none.
+const HUGE: f32 = 3e38;
+
+/// Constants of the stages of splats, as their twin on the processor has them.
+fn splat_prelude() -> String {
+    use numbers::{C0, C1, C2, C3, CLOSED, HALF, LEAST_ALPHA, LEVELS, MOST_ALPHA, NEAR, SLACK};
+    let list = |numbers: &[f32]| {
+        let words: Vec<String> = numbers.iter().map(|x| format!("{x:?}f")).collect();
+        format!("array({})", words.join(", "))
+    };
+    let (second, third) = (list(&C2), list(&C3));
+    format!(
+        "const SPLAT_TILE: u32 = {SPLAT_TILE}u; const SPLAT_LANES: u32 = {SPLAT_LANES}u; const SPLAT_ROWS: u32 = {SPLAT_ROWS}u; const COUNTED: u32 = {COUNTED}u; \
+         const DIGITS: u32 = {DIGITS}u; const SORTED_EACH: u32 = {SORTED_EACH}u; const SUMMED_EACH: u32 = {SUMMED_EACH}u; const HUGE: f32 = {HUGE:?}f; \
+         const SPLAT_NEAR: f32 = {NEAR:?}f; const SPLAT_LEVELS: f32 = {LEVELS:?}f; const SPLAT_SLACK: f32 = {SLACK:?}f; const HALF: f32 = {HALF:?}f; \
+         const LEAST_ALPHA: f32 = {LEAST_ALPHA:?}f; const MOST_ALPHA: f32 = {MOST_ALPHA:?}f; const CLOSED: f32 = {CLOSED:?}f; \
+         const C0: f32 = {C0:?}f; const C1: f32 = {C1:?}f; const C2 = {second}; const C3 = {third};\n"
+    )
+}
+
 /// A shader's constants, appended to it as one line, so that line numbers in messages stay right.
 pub(super) fn prelude(taps: u32, blend: Blend) -> String {
     let linear = blend == Blend::Linear;
@@ -108,7 +147,7 @@ pub(super) fn prelude(taps: u32, blend: Blend) -> String {
          const TALLY_WORDS: u32 = {TALLY_WORDS}u; const TALLY_STRIDE: u32 = {TALLY_STRIDE}u; \
          const SMALL_TEXTURE: u32 = {SMALL_TEXTURE}u; const SQUARE_OF_SMALL: u32 = {small}u; const SQUARE_OF_LARGE: u32 = {large}u; const COARSE: u32 = {COARSE}u; const SQUARES: u32 = {SQUARES}u; const ONE_IN: u32 = {ONE_IN}u; \
          const LEVELS: u32 = {LEVELS}u; const BLOCK: u32 = {BLOCK}u; const SLOPE_FLOOR: f32 = {SLOPE_FLOOR:?}f;\n"
-    )
+    ) + &splat_prelude()
 }
 
 /// The kind of patches that a stage over rows is compiled for.
@@ -280,6 +319,76 @@ shared! {
         seam_ratio: f32,
         /// 1 where only the rows of the subset exist.
         narrowed: u32,
+    }
+
+    /// What a dispatch of `project` does (`splat_project.wgsl`).
+    struct SplatTurn {
+        /// Of the first layer of workgroups.
+        first_shot: u32,
+        /// 1 where nothing is stored.
+        counting: u32,
+        splats: u32,
+        /// Invocations of a layer.
+        stride: u32,
+        /// Words of a shot's counters.
+        counters: u32,
+        /// Words of a splat's harmonics.
+        words: u32,
+        degree: u32,
+        /// 1 where the opacity makes up for the filter.
+        mip: u32,
+    }
+
+    /// A view of splats, and the window of it that is drawn.
+    struct SplatShot {
+        /// Rows of the camera's rotation, each with its component of the translation.
+        row_x: [f32; 4],
+        row_y: [f32; 4],
+        row_z: [f32; 4],
+        /// The camera's place in the world, and the variance that is added, px².
+        eye: [f32; 4],
+        focal: [f32; 2],
+        /// In pixels from the window's top left corner.
+        centre: [f32; 2],
+        /// Largest |x/z| and |y/z| in the Jacobian.
+        most: [f32; 2],
+        /// Width and height of the window, and its tiles across and down.
+        size: [f32; 2],
+        tiles: [u32; 2],
+        /// Bits of the least depth, and the key of a splat that does not show.
+        least: u32,
+        hidden: u32,
+    }
+
+    /// The digit by which pairs are sorted.
+    struct SplatSorting {
+        /// Its lowest bit.
+        shift: u32,
+        unused_0: u32,
+        unused_1: u32,
+        unused_2: u32,
+    }
+
+    /// Rows of tiles of a window that are drawn together.
+    struct SplatBand {
+        /// Tiles of the window, across and down.
+        across: u32,
+        down: u32,
+        first_row: u32,
+        rows: u32,
+        /// Width and height of the window in pixels.
+        width: u32,
+        height: u32,
+        /// Splats that show.
+        visible: u32,
+        /// Pairs of each tile that are blended: the first one's number, and how many at most.
+        first: u32,
+        most: u32,
+        /// 1 where no more pairs follow.
+        last: u32,
+        /// 1 where pairs are stored, 0 where they are counted.
+        storing: u32,
+        unused: u32,
     }
 
     /// Scalars of one channel's solver. The host never reads them; the type is here for its layout.

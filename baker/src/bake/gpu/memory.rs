@@ -453,6 +453,48 @@ impl Question {
     }
 }
 
+/// A buffer through which one read-back after the other comes, while the device gets more work.
+#[derive(Debug)]
+pub(super) struct Inbox {
+    buffer: Buffer,
+    coming: Option<Coming>,
+}
+
+impl Inbox {
+    /// Makes one for up to `bytes` bytes.
+    pub(super) fn made(on: OnDevice<'_>, bytes: u64) -> Result<Self, GpuError> {
+        let usage = Usages::MAP_READ | Usages::COPY_DST;
+        Ok(Self {
+            buffer: on.buffer("read-back", bytes + tally::BYTES, usage)?,
+            coming: None,
+        })
+    }
+
+    /// Asks for the first `bytes` bytes of `from`, a multiple of 4, as they will be after everything submitted so far.
+    pub(super) fn send(
+        &mut self,
+        device: &Device,
+        from: &Buffer,
+        bytes: u64,
+    ) -> Result<(), GpuError> {
+        let coming = Coming::send(device, &[from], (0, bytes), &self.buffer.item)?;
+        self.coming = Some(coming);
+        Ok(())
+    }
+
+    /// Waits for what was asked for, and passes it to `take`.
+    pub(super) fn arrive(
+        &mut self,
+        device: &Device,
+        take: impl FnOnce(&[u8]),
+    ) -> Result<(), GpuError> {
+        match self.coming.take() {
+            Some(coming) => coming.arrive(device, &self.buffer.item, take),
+            None => Ok(()),
+        }
+    }
+}
+
 /// Reads the first `bytes` bytes of each of some buffers, piece by piece. `take` gets the offset of a piece, and the
 /// piece's bytes of all buffers, one buffer after the other.
 fn read_pieces(

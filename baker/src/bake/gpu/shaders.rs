@@ -7,7 +7,9 @@
 use proto::job::Blend;
 
 #[cfg(test)]
-use super::layout::{LIST_LANES, PIXEL_LANES, ROW_BIN_LANES, TEXEL_LANES, TRIANGLE_LANES};
+use super::layout::{
+    LIST_LANES, PIXEL_LANES, ROW_BIN_LANES, SPLAT_LANES, SPLAT_TILE, TEXEL_LANES, TRIANGLE_LANES,
+};
 use super::layout::{Patches, prelude};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +31,10 @@ pub(super) enum Over {
     Submission,
     Triangles,
     Listed,
+    /// Splats, or pairs of a tile and a splat.
+    Splats,
+    /// The pixels of a tile of splats.
+    SplatPixels,
     /// Drawn by the graphics pipeline (`raster.rs`).
     Graphics,
 }
@@ -45,6 +51,8 @@ impl Over {
             Self::Rows => [lanes, 1, 1],
             Self::Texels => [TEXEL_LANES, 1, 1],
             Self::Triangles | Self::Listed => [TRIANGLE_LANES, 1, 1],
+            Self::Splats => [SPLAT_LANES, 1, 1],
+            Self::SplatPixels => [SPLAT_TILE, SPLAT_TILE, 1],
             Self::Submission => [1, 1, 1],
             Self::Graphics => [0, 0, 0],
         }
@@ -66,6 +74,12 @@ impl Shader {
         source.push_str(&prelude(taps, blend));
         source.push_str(&patches.prelude());
         source
+    }
+
+    /// Whether its stages clear the workgroup memory that they sum in themselves.
+    pub(super) fn clears_memory(&self) -> bool {
+        let clears = |over| matches!(over, Over::Rows | Over::Splats | Over::SplatPixels);
+        self.entries.iter().any(|(_, over)| clears(*over))
     }
 
     pub(super) fn is_over_rows(&self) -> bool {
@@ -140,6 +154,9 @@ const NEAR_WGSL: &str = include_str!("shaders/near.wgsl");
 const NEAR_TEXELS_WGSL: &str = include_str!("shaders/near_texels.wgsl");
 const TEXELS_WGSL: &str = include_str!("shaders/texels.wgsl");
 const DISPLAY_WGSL: &str = include_str!("shaders/display.wgsl");
+const SPLAT_ELLIPSE_WGSL: &str = include_str!("shaders/splat_ellipse.wgsl");
+const SPLAT_BAND_WGSL: &str = include_str!("shaders/splat_band.wgsl");
+const SPLAT_SCAN_WGSL: &str = include_str!("shaders/splat_scan.wgsl");
 
 pub(super) static RASTER: Shader = Shader {
     name: "raster",
@@ -299,6 +316,90 @@ pub(super) static RESIDUAL: Shader = Shader {
         ("reweigh", Over::Rows),
         ("reweigh_redrawn", Over::Rows),
     ],
+};
+
+pub(super) static SPLAT_PROJECT: Shader = Shader {
+    name: "splat_project",
+    text: &[
+        include_str!("shaders/splat_project.wgsl"),
+        TALLY_WGSL,
+        SPLAT_ELLIPSE_WGSL,
+    ],
+    bindings: &[
+        ("turn", Kind::Uniform),
+        ("shots", Kind::Read),
+        ("places", Kind::Read),
+        ("turns", Kind::Read),
+        ("scales", Kind::Read),
+        ("constants", Kind::Read),
+        ("harmonics", Kind::Read),
+        ("counters", Kind::Write),
+        ("ellipses", Kind::Write),
+        ("reaches", Kind::Write),
+        ("keys", Kind::Write),
+    ],
+    entries: &[("project", Over::Splats)],
+};
+
+pub(super) static SPLAT_SORT: Shader = Shader {
+    name: "splat_sort",
+    text: &[
+        include_str!("shaders/splat_sort.wgsl"),
+        TALLY_WGSL,
+        SPLAT_SCAN_WGSL,
+    ],
+    bindings: &[
+        ("sorting", Kind::Uniform),
+        ("total", Kind::Read),
+        ("pairs", Kind::Read),
+        ("sorted", Kind::Write),
+        ("sums", Kind::Write),
+    ],
+    entries: &[
+        ("count_digits", Over::Splats),
+        ("sum_digits", Over::Splats),
+        ("scatter", Over::Splats),
+    ],
+};
+
+pub(super) static SPLAT_TILES: Shader = Shader {
+    name: "splat_tiles",
+    text: &[
+        include_str!("shaders/splat_tiles.wgsl"),
+        TALLY_WGSL,
+        SPLAT_BAND_WGSL,
+        SPLAT_ELLIPSE_WGSL,
+        SPLAT_SCAN_WGSL,
+    ],
+    bindings: &[
+        ("band", Kind::Uniform),
+        ("ellipses", Kind::Read),
+        ("reaches", Kind::Read),
+        ("order", Kind::Write),
+        ("sums", Kind::Write),
+        ("total", Kind::Write),
+        ("pairs", Kind::Write),
+    ],
+    entries: &[("list", Over::Splats), ("sum_pairs", Over::Splats)],
+};
+
+pub(super) static SPLAT_BLEND: Shader = Shader {
+    name: "splat_blend",
+    text: &[
+        include_str!("shaders/splat_blend.wgsl"),
+        TALLY_WGSL,
+        SPLAT_BAND_WGSL,
+    ],
+    bindings: &[
+        ("band", Kind::Uniform),
+        ("ellipses", Kind::Read),
+        ("sorted", Kind::Read),
+        ("total", Kind::Read),
+        ("ranges", Kind::Write),
+        ("carried", Kind::Write),
+        ("pixels", Kind::Write),
+    ],
+    entries: &[("find_ranges", Over::Splats), ("blend", Over::SplatPixels)],
 };
 
 pub(super) static DEVIATION: Shader = Shader {
@@ -465,7 +566,7 @@ pub(super) static TICK: Shader = Shader {
 
 /// Every file, in the order of the data flow.
 #[cfg(test)]
-pub(super) static ALL: [&Shader; 13] = [
+pub(super) static ALL: [&Shader; 17] = [
     &RASTER,
     &NEAREST,
     &FOOTPRINT_DRAWN,
@@ -478,5 +579,9 @@ pub(super) static ALL: [&Shader; 13] = [
     &MULTILEVEL,
     &SOLVE,
     &DEVIATION,
+    &SPLAT_PROJECT,
+    &SPLAT_SORT,
+    &SPLAT_TILES,
+    &SPLAT_BLEND,
     &TICK,
 ];

@@ -97,7 +97,8 @@ impl Shader {
             reason = "counting every loop's steps costs 20 % of the stages over rows"
         )]
         // SAFETY: the shaders are part of this crate, and each of their loops ends. All count up to a number read
-        // beforehand, except the searches of footprint.wgsl in a table that is larger than what is put into it.
+        // beforehand, except the searches of footprint.wgsl in a table that is larger than what is put into it, and
+        // those of splat_blend.wgsl in a list that is halved.
         let make = || unsafe { (device.device).create_shader_module_trusted(descriptor, checks) };
         (device.scoped(make)).map_err(|error| device.rejected(self.name, error))
     }
@@ -122,8 +123,7 @@ impl Shader {
                 module,
                 entry_point: Some(entry),
                 compilation_options: wgpu::PipelineCompilationOptions {
-                    // Stages over rows clear the workgroup memory that they sum in themselves.
-                    zero_initialize_workgroup_memory: !self.is_over_rows(),
+                    zero_initialize_workgroup_memory: !self.clears_memory(),
                     ..wgpu::PipelineCompilationOptions::default()
                 },
                 cache: device.cache(),

@@ -8,6 +8,7 @@ mod memory;
 mod reference;
 mod row_bins;
 mod solve;
+mod splats;
 mod subset;
 mod visible;
 

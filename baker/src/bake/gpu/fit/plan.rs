@@ -53,6 +53,11 @@ const ROWS: u64 = 2 << 30;
 /// Bytes for rows at most where it does; up to this, they get half of what is left.
 const MOST_ROWS: u64 = 16 << 30;
 
+/// Bytes of device memory that are left; as many as rows get where the driver does not say.
+pub(crate) fn left(device: &Device) -> u64 {
+    driver::memory(&device.device).map_or(ROWS, DriverMemory::left)
+}
+
 /// How a job uses a device, of whose memory `made` bytes were preallocated for it.
 pub(crate) fn options(device: &Device, made: u64, texture_size: u32, job: &BakeJob) -> Options {
     let left = driver::memory(&device.device).map(|memory| memory.left() + made);
