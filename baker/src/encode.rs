@@ -31,6 +31,7 @@ use proto::table::Mesh;
 
 use crate::image::measure::{self, Pixel};
 use crate::image::render::{Image, Paint, Textures};
+use crate::image::splats::Undrawn;
 use crate::image::{png, survey};
 use crate::worker::failure::internal;
 use crate::worker::memory::peak_rss_kib;
@@ -57,7 +58,8 @@ pub fn run(
     mut fds: Vec<OwnedFd>,
 ) -> Result<EncodeSummary, Failure> {
     let mut of_views = fds.split_off(fds.len().min(2));
-    let of_layers = of_views.split_off(of_views.len().min(usize::from(job.has_refined)));
+    let mut of_layers = of_views.split_off(of_views.len().min(usize::from(job.has_refined)));
+    let of_splats = of_layers.split_off(of_layers.len().min(job.layers.len()));
     let [mesh, product] = take_fds(fds)?;
     let open = |fd| BlobFile::open(fd).map_err(|error| internal(&error));
     let (mesh, product) = (open(mesh)?, open(product)?);
@@ -74,6 +76,7 @@ pub fn run(
         }
         false => AsFitted::default(),
     };
+    let splats = Undrawn::read_first(of_splats)?;
     let blobs = of_layers
         .into_iter()
         .map(open)
@@ -98,7 +101,13 @@ pub fn run(
         holdout,
         shown,
         rows,
-    } = receive_views(session, job, &as_fitted, &mesh, skin.paint(), &mut clock)?;
+    } = receive_views(
+        session,
+        job,
+        (&as_fitted, splats.as_ref()),
+        (&mesh, skin.paint()),
+        &mut clock,
+    )?;
     if job.maps {
         put_maps(session, &skin, &mut clock)?;
     }
@@ -206,9 +215,8 @@ struct Compared {
 fn receive_views(
     session: &Session,
     job: &EncodeJob,
-    as_fitted: &AsFitted,
-    mesh: &Mesh,
-    paint: Paint<'_>,
+    (as_fitted, splats): (&AsFitted, Option<&Undrawn>),
+    (mesh, paint): (&Mesh, Paint<'_>),
     clock: &mut PhaseClock,
 ) -> Result<Compared, Failure> {
     let mut holdout = Vec::new();
@@ -221,6 +229,9 @@ fn receive_views(
             continue;
         }
         session.progress(Phase::Measure, pixels, 0);
+        if view.pixels.is_empty() {
+            clock.time(Phase::Measure, || Undrawn::complete(splats, &mut view))?;
+        }
         session.expect("a band of a view", band);
         let taken = as_fitted.apply(&mut view)?;
         let mut row = draw.then(|| Row::new(&view, taken));

@@ -5,4 +5,5 @@ pub mod measure;
 pub mod png;
 pub mod render;
 pub(crate) mod sheet;
+pub(crate) mod splats;
 pub mod survey;

@@ -11,7 +11,7 @@
 //!
 //! One safetensors file may hold mesh and views ([`arrays`]). Views may be a COLMAP model ([`colmap`]).
 //!
-//! Tables go out in this order: first the surface that the views show, as it is before simplification; then the mesh
+//! Tables go out in this order: splats, if the views are to be drawn of them; the surface that the views show, as it is before simplification; then the mesh
 //! once it is unwrapped, and in parallel each view as soon as it is decoded. An unwrap keeps few cores busy, and views
 //! need only the mesh's shape. The bake role reads the views meanwhile.
 //!
@@ -129,6 +129,7 @@ pub fn run(session: &Session, job: &PrepareJob) -> Result<PrepareSummary, Failur
         (false, false) => views.lookouts().unwrap_or_default(),
         (false, true) => Vec::new(),
     };
+    views.put_splats(session)?;
     put_surface(session, &mut shaped)?;
     let surface = &shaped.surface;
     let unwanted = AtomicBool::new(false);

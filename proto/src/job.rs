@@ -403,8 +403,8 @@ pub struct WarmJob {
     pub blend: Blend,
 }
 
-/// The job of the bake role, after its [`WarmJob`]: turns flat tables into a texture. Fd: the surface that the views
-/// show. The mesh with its atlas follows ([`crate::message::ToChild::Mesh`]), perhaps after some of the views.
+/// The job of the bake role, after its [`WarmJob`]: turns flat tables into a texture. Fds: the surface that the views
+/// show, and the splats that they are to be drawn of, if they come without pixels. The mesh with its atlas follows ([`crate::message::ToChild::Mesh`]), perhaps after some of the views.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BakeJob {
     /// What to make.
@@ -429,7 +429,8 @@ pub struct BakeJob {
 }
 
 /// The job of the encode role: turns the bake's product and the mesh into files. Fds, in this order: mesh, product,
-/// [`crate::table::Refined`] if `has_refined`, layers.
+/// [`crate::table::Refined`] if `has_refined`, layers, and the splats that views are to be drawn of, if they come without
+/// pixels.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EncodeJob {
     /// What the second fd holds.

@@ -44,6 +44,8 @@ pub const MAX_HOLE_SIZE: f32 = 100.0;
 pub const MAX_WELD: f32 = 0.01;
 /// Views of one job. Each costs the supervisor one fd, and another if its rejected pixels are drawn.
 pub const MAX_VIEWS: usize = 4096;
+/// Most Gaussian splats of a file.
+pub const MAX_SPLATS: u64 = 1 << 23;
 /// Edge of a view in pixels: the texture bound of every desktop adapter.
 pub const MAX_VIEW_EDGE: u32 = 16_384;
 /// Pixels of one view: 256 MiB once decoded.

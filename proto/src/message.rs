@@ -53,6 +53,8 @@ pub enum Table {
     Pipelines,
     /// [`crate::table::Refined`]: only where some camera or exposure was not taken as given.
     Refined,
+    /// [`crate::table::SplatScene`], where views come without pixels: before the surface.
+    Splats,
 }
 
 impl Table {
@@ -75,7 +77,8 @@ impl Table {
             | Self::Colours
             | Self::Layer(_)
             | Self::Pipelines
-            | Self::Refined => false,
+            | Self::Refined
+            | Self::Splats => false,
         }
     }
 }

@@ -48,6 +48,8 @@ pub enum BufferGroup {
     WeighedTexels,
     /// Buffers that the host reads: for a short time only.
     ReadBack,
+    /// Splats, and what drawing views of them takes.
+    Splats,
 }
 
 impl BufferGroup {
@@ -64,6 +66,7 @@ impl BufferGroup {
             Self::Views => "sums of the views",
             Self::WeighedTexels => "texels of the last weights",
             Self::ReadBack => "read-back, for a while",
+            Self::Splats => "splats, and what draws them",
         }
     }
 }

@@ -11,6 +11,9 @@
 //!  Colours  magic "KILNCOL1" | vertices u32 | 0…                             colours RGBA8
 //!  Refined  magic "KILNREF1" | views u32 | 0…                                indices u32 | gains f32 | cameras (f64×16)
 //!  Layer    magic "KILNLAY1" | size u32 | layer u32 | 0…                     texels RGBA8
+//!  Splats   magic "KILNSPL1" | splats u32 | degree u32 | views u32 | size…   cameras (f64×16) | positions f32×3 | scales f32×3
+//!                                                                            | quaternions f32×4 | opacities f32
+//!                                                                            | colours f32×3 | harmonics f32×3
 //! ```
 //!
 //! These tables are the trust boundary. [`Mesh::read`] and its siblings check every count, index and number, so whoever
@@ -34,6 +37,8 @@ mod mesh;
 
 mod refined;
 
+mod splats;
+
 mod texture;
 
 use std::io::{self, Read, Write};
@@ -46,6 +51,7 @@ pub use colours::Colours;
 pub use layers::{Layer, LayerSet, LayerTexture, LayeredView, pack_normal, unpack_normal};
 pub use mesh::{Mesh, Simplified, Surface};
 pub use refined::{Refined, RefinedView};
+pub use splats::{Manner, SplatScene};
 pub use texture::{Provenance, Texture};
 
 /// Why a table is refused.
@@ -120,7 +126,8 @@ pub struct View {
     pub holdout: bool,
     /// The camera, in pixels of the crop.
     pub camera: Camera,
-    /// `width · height` pixels, row by row from the top: sRGB and straight alpha.
+    /// `width · height` pixels, row by row from the top: sRGB and straight alpha. None where the view is to be drawn of a
+    /// [`SplatScene`].
     pub pixels: Vec<[u8; 4]>,
 }
 
@@ -139,6 +146,8 @@ pub struct ViewHeader {
     pub has_alpha: bool,
     /// See [`View::holdout`].
     pub holdout: bool,
+    /// It has no pixels: it is to be drawn.
+    pub undrawn: bool,
     /// The layers that follow the pixels.
     pub layers: LayerSet,
 }
@@ -157,7 +166,7 @@ impl ViewHeader {
             "view flags",
             flags,
             0,
-            (View::HAS_ALPHA | View::HOLDOUT) as usize,
+            (View::HAS_ALPHA | View::HOLDOUT | View::UNDRAWN) as usize,
         )?;
         let count = u64::from(width) * u64::from(height);
         if count > MAX_VIEW_PIXELS {
@@ -166,6 +175,10 @@ impl ViewHeader {
                 value: count,
             });
         }
+        let undrawn = flags & View::UNDRAWN != 0;
+        // What is drawn of splats is colour alone.
+        let most = if undrawn { 0 } else { LayerSet::BITS as usize };
+        bound("view layers", layers, 0, most)?;
         Ok(Self {
             index,
             width,
@@ -173,6 +186,7 @@ impl ViewHeader {
             crop: [left, top],
             has_alpha: flags & View::HAS_ALPHA != 0,
             holdout: flags & View::HOLDOUT != 0,
+            undrawn,
             layers: LayerSet::from_bits(layers).ok_or(TableError::Bound {
                 what: "view layers",
                 value: u64::from(layers),
@@ -282,6 +296,7 @@ impl View {
     const MAGIC: &'static [u8; 8] = b"KILNVIW1";
     const HAS_ALPHA: u32 = 1;
     const HOLDOUT: u32 = 2;
+    const UNDRAWN: u32 = 4;
 
     /// Size of the table.
     #[must_use]
@@ -300,7 +315,12 @@ impl View {
     /// Writes the table up to its own pixels; the pixels of `layers` are to follow.
     fn write_as(&self, layers: LayerSet, out: &mut impl Write) -> Result<(), TableError> {
         let flags = if self.has_alpha { Self::HAS_ALPHA } else { 0 }
-            | if self.holdout { Self::HOLDOUT } else { 0 };
+            | if self.holdout { Self::HOLDOUT } else { 0 }
+            | if self.pixels.is_empty() {
+                Self::UNDRAWN
+            } else {
+                0
+            };
         let fields = [
             self.width,
             self.height,
@@ -332,11 +352,17 @@ impl View {
             crop,
             has_alpha,
             holdout,
+            undrawn,
             layers,
         } = ViewHeader::read(input)?;
         let camera = read_array::<Camera>(input, 1)?[0];
         check_camera(&camera)?;
-        let pixels = read_array(input, width as usize * height as usize)?;
+        let count = if undrawn {
+            0
+        } else {
+            width as usize * height as usize
+        };
+        let pixels = read_array(input, count)?;
         let view = Self {
             index,
             width,

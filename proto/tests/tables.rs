@@ -2,8 +2,8 @@
 
 use proto::table::maps::Maps;
 use proto::table::{
-    Camera, Layer, LayerSet, LayerTexture, LayeredView, Mesh, Refined, RefinedView, Simplified,
-    Surface, TableError, Texture, View, ViewHeader,
+    Camera, Layer, LayerSet, LayerTexture, LayeredView, Manner, Mesh, Refined, RefinedView,
+    Simplified, SplatScene, Surface, TableError, Texture, View, ViewHeader,
 };
 
 fn mesh() -> Mesh {
@@ -448,4 +448,75 @@ fn a_layer_comes_back_and_another_does_not() {
         assert!(LayerTexture::read(&mut &wrong[..]).is_err(), "{word}");
     }
     assert!(LayerTexture::read(&mut &bytes[..bytes.len() - 1]).is_err());
+}
+
+/// Splats of degree 1, and two cameras.
+fn splats() -> SplatScene {
+    SplatScene {
+        positions: vec![[1.0, -2.0, 3.0], [0.5, 0.25, -1e20]],
+        scales: vec![[0.1, 0.2, 0.0], [3.0; 3]],
+        rotations: vec![[1.0, 0.0, 0.0, 0.0], [0.0, 0.6, -0.8, 0.0]],
+        opacities: vec![0.0, 1.0],
+        constants: vec![[0.5, -1.5, 2.0]; 2],
+        harmonics: (0..6).map(|k| [k as f32; 3]).collect(),
+        degree: 1,
+        manner: Manner {
+            variance: 0.1,
+            keeps_sum: true,
+            linear: true,
+        },
+        size: [640, 480],
+        cameras: vec![view().camera; 2],
+    }
+}
+
+#[test]
+fn splats_and_undrawn_views_come_back() {
+    let (wanted, mut bytes) = (splats(), Vec::new());
+    wanted.write(&mut bytes).expect("memory takes all");
+    assert_eq!(bytes.len() as u64, wanted.byte_len());
+    assert_eq!(SplatScene::read(&mut &bytes[..]).expect("right"), wanted);
+    for cut in [0, 63, 64, bytes.len() - 1] {
+        assert!(SplatScene::read(&mut &bytes[..cut]).is_err(), "{cut}");
+    }
+    let undrawn = View {
+        pixels: Vec::new(),
+        ..view()
+    };
+    let mut bytes = Vec::new();
+    undrawn.write(&mut bytes).expect("memory takes all");
+    let header = ViewHeader::read(&mut &bytes[..]).expect("right");
+    assert!(header.undrawn && header.table_bytes() == bytes.len() as u64);
+    let pixels = u64::from(undrawn.width) * u64::from(undrawn.height);
+    assert_eq!(header.pixel_bytes(), 4 * pixels);
+    assert_eq!(View::read(&mut &bytes[..]).expect("right"), undrawn);
+    // The seventh word of the header is the set of layers.
+    bytes[8 + 6 * 4] = 1;
+    assert!(
+        ViewHeader::read(&mut &bytes[..]).is_err(),
+        "layers of nothing"
+    );
+}
+
+#[test]
+fn splats_without_a_meaning_are_refused() {
+    type Spoil = fn(&mut SplatScene);
+    let cases: [(&str, Spoil); 10] = [
+        ("a position", |splats| splats.positions[1][2] = f32::NAN),
+        ("a scale", |splats| splats.scales[0][1] = f32::INFINITY),
+        ("a negative scale", |splats| splats.scales[1][0] = -0.1),
+        ("a quaternion", |splats| splats.rotations[1] = [0.0; 4]),
+        ("an opacity", |splats| splats.opacities[0] = 1.5),
+        ("a colour", |splats| splats.constants[1][0] = f32::NAN),
+        ("a harmonic", |splats| splats.harmonics[5][1] = f32::NAN),
+        ("the filter", |splats| splats.manner.variance = -0.1),
+        ("a camera", |splats| splats.cameras[1].focal[0] = 0.0),
+        ("the size", |splats| splats.size[1] = 0),
+    ];
+    for (what, spoil) in cases {
+        let (mut splats, mut bytes) = (splats(), Vec::new());
+        spoil(&mut splats);
+        splats.write(&mut bytes).expect("memory takes all");
+        assert!(SplatScene::read(&mut &bytes[..]).is_err(), "{what}");
+    }
 }

@@ -16,4 +16,4 @@ mod world;
 pub use cell::{Cell, drops, faults};
 pub use judge::{Kind, Seen, Violation, judge};
 pub use sample::sample;
-pub use world::{Finished, LLVMPIPE, Walls, World, WorldError};
+pub use world::{Finished, LLVMPIPE, Source, Walls, World, WorldError};

@@ -5,6 +5,7 @@ use std::fs;
 
 use kiln_tests::shapes::{Shape, icosphere};
 use kiln_tests::splats::{self, Splat, ply};
+use kiln_tests::vulkan::LLVMPIPE;
 use kiln_tests::{Bench, Outcome, Run, glb, number, words};
 use serde_json::Value;
 
@@ -74,6 +75,39 @@ fn splats_are_baked_onto_their_mesh() {
     assert_eq!(report["options"]["blend"], "srgb");
     assert_eq!(report["options"]["refine"], "off");
     assert_eq!(outcome.all("warning"), Vec::<&Value>::new());
+}
+
+#[test]
+fn an_adapter_draws_what_the_processor_draws() {
+    let bench = Bench::real();
+    fs::write(bench.path("body.ply"), body(3).ply()).expect("room");
+    fs::write(bench.path("splats.ply"), splats(SMALL, Some(0.1))).expect("room");
+    let few = "--quality draft --texture-size 256 --splat-views 8 --holdout 2 -o out/a.glb";
+    let drawn = |more: &[&str]| {
+        let options = [&words(few), more].concat();
+        let report = bench.baked("body.ply", "splats.ply", &options).report();
+        let stages = report["bake"]["host_times"].as_array().expect("stages");
+        let views = stages
+            .iter()
+            .find(|stage| stage["stage"] == "views of splats");
+        assert_eq!(views.expect("drawn in the bake")["count"], 6);
+        let device = report["device"]["name"].as_str().expect("a name");
+        (device.to_owned(), holdout(&report))
+    };
+    let (_, processor) = drawn(&["--device", "cpu"]);
+    assert!(processor > 20.0, "{processor} dB");
+    // A budget that does not hold the splats leaves them to the processor.
+    for more in [
+        &["--device", LLVMPIPE][..],
+        &["--device", LLVMPIPE, "--vram-budget", "24M"],
+    ] {
+        let (device, adapter) = drawn(more);
+        assert!(device.contains(LLVMPIPE), "{device}");
+        assert!(
+            (adapter - processor).abs() < 0.1,
+            "{adapter} dB, {processor} dB"
+        );
+    }
 }
 
 #[test]

@@ -8,16 +8,22 @@
 use std::sync::LazyLock;
 use std::time::SystemTime;
 
-use kiln_tests::vulkan::{Cell, Kind, LLVMPIPE, Walls, World, drops, faults, judge, sample};
+use kiln_tests::vulkan::{
+    Cell, Kind, LLVMPIPE, Source, Walls, World, drops, faults, judge, sample,
+};
 use kiln_tests::walk::in_parallel;
 use vkfault::Fault;
 
-/// Of failing and hanging calls, of dropped commands, and of either in the sandbox.
+/// Of failing and hanging calls, of dropped commands, and of either in the sandbox: from pictures, and from splats.
 const CELLS: [usize; 3] = [40, 6, 6];
+const CELLS_OF_SPLATS: [usize; 3] = [20, 4, 2];
 
 /// One walk for all tests.
-static WORLD: LazyLock<World> =
-    LazyLock::new(|| World::new(LLVMPIPE).unwrap_or_else(|error| panic!("{error}")));
+static WORLD: LazyLock<World> = LazyLock::new(|| world(Source::Pictures));
+
+fn world(source: Source) -> World {
+    World::new(LLVMPIPE, source).unwrap_or_else(|error| panic!("{error}"))
+}
 
 fn cell(fault: &str, call: &str) -> Cell {
     Cell {
@@ -27,16 +33,21 @@ fn cell(fault: &str, call: &str) -> Cell {
 }
 
 /// Judges the cells four at a time, since hanging ones need no processor; returns what is wrong.
-fn violations(golden: &[u8], cells: &[(Cell, Walls)]) -> Vec<String> {
+fn violations(world: &World, golden: &[u8], cells: &[(Cell, Walls)]) -> Vec<String> {
     let judged = in_parallel(4, cells, |(cell, walls)| {
-        let finished = WORLD.run(cell, *walls).expect("a folder");
+        let finished = world.run(cell, *walls).expect("a folder");
         let violation = judge(&cell.fault, &finished, golden, LLVMPIPE).err()?;
         let flag = if *walls == Walls::Sandbox {
             " --sandbox"
         } else {
             ""
         };
-        let again = format!("target/release/vulkan_walk --cell {}{flag}", cell.fault);
+        let views = match world.source {
+            Source::Pictures => "",
+            Source::Splats => " --splats",
+        };
+        let fault = &cell.fault;
+        let again = format!("target/release/vulkan_walk --cell {fault}{flag}{views}");
         Some(format!(
             "{cell}: {violation}; again: {again}; {finished:#?}"
         ))
@@ -46,14 +57,23 @@ fn violations(golden: &[u8], cells: &[(Cell, Walls)]) -> Vec<String> {
 
 #[test]
 fn a_failing_vulkan_call_is_a_right_result_or_an_error_that_says_so() {
-    let log = &WORLD.log;
+    walk(&WORLD, CELLS);
+}
+
+#[test]
+fn likewise_where_the_adapter_draws_splats() {
+    walk(&world(Source::Splats), CELLS_OF_SPLATS);
+}
+
+/// Judges a sample of this many cells.
+fn walk(world: &World, [failing, dropped, confined]: [usize; 3]) {
+    let log = &world.log;
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let told = std::env::var("KILN_VULKAN_SEED").ok();
     let seed = told.map_or_else(
         || now.expect("after 1970").as_secs(),
         |seed| seed.parse().expect("KILN_VULKAN_SEED is a number"),
     );
-    let [failing, dropped, confined] = CELLS;
     let mut cells: Vec<(Cell, Walls)> = sample(faults(log), seed, failing)
         .into_iter()
         .chain(sample(drops(log), seed, dropped))
@@ -68,7 +88,7 @@ fn a_failing_vulkan_call_is_a_right_result_or_an_error_that_says_so() {
         failing + dropped + confined,
         "the bake makes too few calls"
     );
-    let violations = violations(&WORLD.golden, &cells);
+    let violations = violations(world, &world.golden, &cells);
     assert!(violations.is_empty(), "{}", violations.join("\n"));
 }
 
@@ -127,11 +147,11 @@ fn each_kind_of_fault_ends_as_it_should_and_is_told_from_the_others() {
 fn a_result_that_is_not_the_golden_one_is_found() {
     let fault = cell("once=-13@1000000", "beyond the count");
     let cells = [(fault.clone(), Walls::Open), (fault, Walls::Sandbox)];
-    let none = violations(&WORLD.golden, &cells);
+    let none = violations(&WORLD, &WORLD.golden, &cells);
     assert!(none.is_empty(), "{}", none.join("\n"));
     let mut other = WORLD.golden.clone();
     other[100] ^= 1;
-    let found = violations(&other, &cells);
+    let found = violations(&WORLD, &other, &cells);
     assert!(
         found.len() == 2 && found.iter().all(|found| found.contains("WRONG RESULT")),
         "{}",

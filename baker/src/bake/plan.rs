@@ -5,10 +5,12 @@
 //! |---|---|
 //! | `quality` | quality → taps, rounds, smoothness |
 //! | `warm` | what was asked for → an open adapter, before any data comes |
+//! | `artist` | that adapter, splats → who draws their views |
 //! | `opening` | that adapter, the views seen so far, the mesh → the adapter of the job |
 //! | `window` | texture → the part of it that an adapter works on |
 //! | `dry_run` | mesh and views → forecast of memory and time |
 
+pub(crate) mod artist;
 pub mod dry_run;
 pub(crate) mod opening;
 pub mod quality;

@@ -10,8 +10,10 @@ use proto::table::{LayerSet, Refined, Surface};
 
 use super::finish::Baked;
 use super::vertices::{self, Coloured};
-use crate::bake::intake::view_source::{HandedViews, Unwrapped, ViewSource};
+use crate::bake::intake::view_source::{Artist, HandedViews, Unwrapped, ViewSource};
+use crate::bake::plan::artist::GpuArtist;
 use crate::bake::plan::warm::Warm;
+use crate::image::splats::Undrawn;
 use crate::worker::failure::internal;
 use crate::worker::memory::peak_rss_kib;
 use crate::worker::pace;
@@ -29,10 +31,10 @@ pub fn run(
     fds: Vec<OwnedFd>,
 ) -> Result<BakeSummary, Failure> {
     let stages = warm.stages();
-    let surface = surface(session, fds)?;
+    let (surface, splats) = inputs(session, fds)?;
     let (summary, came) = match job.product {
-        Product::Texture => texture(session, warm, job, surface)?,
-        Product::VertexColours => colours(session, warm, job, surface)?,
+        Product::Texture => texture(session, warm, job, (surface, splats))?,
+        Product::VertexColours => colours(session, warm, job, (surface, splats))?,
     };
     let mut summary = BakeSummary {
         peak_rss_kib: peak_rss_kib(),
@@ -47,20 +49,60 @@ pub fn run(
     Ok(summary)
 }
 
+/// The views of a job that makes a texture, which its device draws where they show splats and its memory holds them.
+pub(super) struct Views<'a> {
+    pub(super) views: HandedViews<'a>,
+    /// The job for the rest of the device's memory.
+    pub(super) job: BakeJob,
+    /// Device memory for drawing.
+    pub(super) drawing_bytes: u64,
+}
+
+impl<'a> Views<'a> {
+    pub(super) fn new(
+        session: &'a Session,
+        warm: &Warm,
+        job: &BakeJob,
+        splats: Option<Undrawn>,
+    ) -> Result<Self, Failure> {
+        let artist = match &splats {
+            Some(splats) => GpuArtist::new(warm, splats, job)?,
+            None => None,
+        };
+        let drawing_bytes = artist.as_ref().map_or(0, GpuArtist::bytes);
+        let artist = artist.map(|artist| Box::new(artist) as Box<dyn Artist + Send>);
+        Ok(Self {
+            views: HandedViews::new(session, splats, artist),
+            job: BakeJob {
+                vram_budget: job.vram_budget.map(|all| all.saturating_sub(drawing_bytes)),
+                ..job.clone()
+            },
+            drawing_bytes,
+        })
+    }
+}
+
 /// Bakes and sends a texture. Returns its report, and when the mesh came.
 fn texture(
     session: &Session,
     warm: Warm,
     job: &BakeJob,
-    surface: Surface,
+    (surface, splats): (Surface, Option<Undrawn>),
 ) -> Result<(BakeSummary, Instant), Failure> {
+    let Views {
+        mut views,
+        job,
+        drawing_bytes,
+    } = Views::new(session, &warm, job, splats)?;
     let Baked {
         texture,
         rejected,
         refined,
         came,
-        summary,
-    } = super::bake(surface, warm, job, session, &mut HandedViews::new(session))?;
+        mut summary,
+    } = super::bake(surface, warm, &job, session, &mut views)?;
+    summary.peak_vram_kib += drawing_bytes / 1024;
+    (summary.host_times).extend(views.drawn());
     put_refined(session, refined.as_ref())?;
     for (view, picture) in rejected {
         let unchanged = unchanged(&picture);
@@ -77,7 +119,7 @@ fn colours(
     session: &Session,
     warm: Warm,
     job: &BakeJob,
-    surface: Surface,
+    (surface, splats): (Surface, Option<Undrawn>),
 ) -> Result<(BakeSummary, Instant), Failure> {
     let blend = warm.blend;
     if job.rejected {
@@ -86,7 +128,7 @@ fn colours(
     }
     // The open adapter is dropped: nothing of this product may depend on it.
     drop(warm);
-    let mut views = HandedViews::new(session);
+    let mut views = HandedViews::new(session, splats, None);
     let mut layers = LayerSet::default();
     let Unwrapped { mesh, came, .. } = views.mesh()?;
     let next_view = || {
@@ -122,8 +164,12 @@ fn put_refined(session: &Session, refined: Option<&Refined>) -> Result<(), Failu
         .map_err(|error| internal(&error))
 }
 
-/// Reads the surface that the views show.
-pub(super) fn surface(session: &Session, fds: Vec<OwnedFd>) -> Result<Surface, Failure> {
+/// Reads the surface that the views show, and the splats that they are to be drawn of, where they come without pixels.
+pub(super) fn inputs(
+    session: &Session,
+    mut fds: Vec<OwnedFd>,
+) -> Result<(Surface, Option<Undrawn>), Failure> {
+    let splats = Undrawn::read_first(fds.split_off(fds.len().min(1)))?;
     let [surface] = take_fds(fds)?;
     let surface = BlobFile::open(surface).map_err(|error| internal(&error))?;
     session.expect(
@@ -132,5 +178,5 @@ pub(super) fn surface(session: &Session, fds: Vec<OwnedFd>) -> Result<Surface, F
     );
     let surface = Surface::read(&mut surface.reader()).map_err(|error| internal(&error))?;
     unit();
-    Ok(surface)
+    Ok((surface, splats))
 }

@@ -1,8 +1,8 @@
 //! Makes one [`View`] table of each posed picture of a `transforms.json`, a COLMAP model or a safetensors file, or of each
 //! camera about splats, cropped to what can matter and handed on at once.
 //!
-//! The calling thread reads the picture files and speaks to the supervisor. A thread pool of its own decodes, reads
-//! slices of a safetensors file, and draws splats, while other threads unwrap. With one shared pool, a thread that waits for a part of
+//! The calling thread reads the picture files and speaks to the supervisor. A thread pool of its own decodes, and reads
+//! slices of a safetensors file, while other threads unwrap. Views of splats go out without pixels, after the splats. With one shared pool, a thread that waits for a part of
 //! the unwrap would pick up a picture instead.
 //!
 //! The views in flight are bounded in bytes and number, so memory does not grow with the number of views. Views go out
@@ -94,7 +94,7 @@ impl<'a> Views<'a> {
             (job.repair.up, &job.splats),
             progress,
         )?;
-        set.layered = job.layers;
+        (set.layered, set.drawn) = (job.layers, false);
         Ok(Self {
             set,
             job,
@@ -141,6 +141,18 @@ impl<'a> Views<'a> {
     /// sizes.
     pub(crate) fn lookouts(&self) -> Result<Vec<Lookout>, Failure> {
         self.set.lookouts()
+    }
+
+    /// Puts the splats that the views are to be drawn of, if they come without pixels.
+    ///
+    /// # Errors
+    /// The supervisor is gone, or gives no memory.
+    pub(crate) fn put_splats(&self, session: &Session) -> Result<(), Failure> {
+        let Some(scene) = self.set.scene() else {
+            return Ok(());
+        };
+        let put = session.put(Table::Splats, scene.byte_len(), |out| scene.write(out));
+        put.map_err(|error| internal(&error))
     }
 
     /// Puts every view; its index is its number in the file. `positions` are the mesh's vertices. Stops once `unwanted`

@@ -185,9 +185,17 @@ impl ViewHeader {
     /// Size in bytes of the table that has this header.
     #[must_use]
     pub fn table_bytes(&self) -> u64 {
-        let planes = 1 + u64::from(self.layers.len());
-        (HEADER_BYTES + size_of::<Camera>()) as u64
-            + u64::from(self.width) * u64::from(self.height) * 4 * planes
+        let planes = match self.undrawn {
+            true => 0,
+            false => 1 + u64::from(self.layers.len()),
+        };
+        (HEADER_BYTES + size_of::<Camera>()) as u64 + self.pixel_bytes() * planes
+    }
+
+    /// Bytes of the view's own pixels, drawn or not.
+    #[must_use]
+    pub fn pixel_bytes(&self) -> u64 {
+        u64::from(self.width) * u64::from(self.height) * 4
     }
 }
 

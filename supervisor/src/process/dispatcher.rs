@@ -168,7 +168,8 @@ impl Dispatcher {
             let Some(surface) = tables.filled(Table::Surface) else {
                 return;
             };
-            parcels.push(Parcel::with(ToChild::Start(Start::Bake(job)), [surface]));
+            let inputs = [surface].into_iter().chain(tables.filled(Table::Splats));
+            parcels.push(Parcel::with(ToChild::Start(Start::Bake(job)), inputs));
             self.started = true;
         }
         if !self.meshed
@@ -180,10 +181,8 @@ impl Dispatcher {
             self.meshed = true;
         }
         for &(index, holdout) in tables.views().iter().skip(self.views_seen) {
-            let bytes = tables
-                .filled(Table::View(index))
-                .map_or(0, |blob| blob.len());
-            if !holdout && !self.meshed && !self.held_before_mesh(most_before_mesh, bytes) {
+            let bytes = || tables.pixel_bytes(index);
+            if !holdout && !self.meshed && !self.held_before_mesh(most_before_mesh, bytes()) {
                 return;
             }
             self.views_seen += 1;
@@ -223,9 +222,10 @@ impl Dispatcher {
             .chain(refined)
             .chain(layers);
         let inputs: Option<Vec<_>> = wanted.map(|table| tables.filled(table)).collect();
-        let Some(inputs) = inputs else { return };
+        let Some(mut inputs) = inputs else { return };
         (self.started, self.meshed) = (true, true);
         let views = encode_views(tables.views(), job.preview);
+        inputs.extend(tables.filled(Table::Splats));
         parcels.push(Parcel::with(ToChild::Start(Start::Encode(job)), inputs));
         for index in views {
             self.view(tables, index, parcels);

@@ -65,6 +65,12 @@ pub struct TableStore {
 
 /// A job with fewer tables is not the one that hoards descriptors, and may use the reserve.
 const FEW: usize = 16;
+/// Tables that must be there before others.
+const ORDER: [(Table, Table); 2] = [
+    (Table::Splats, Table::Surface),
+    (Table::Surface, Table::Mesh),
+];
+
 impl TableStore {
     /// An empty store for a texture of `texture_size²` texels.
     #[must_use]
@@ -176,8 +182,11 @@ impl TableStore {
                 max,
             });
         }
-        if table == Table::Surface && self.has(Table::Mesh) {
-            return Err(TableStoreError::SurfaceAfterMesh);
+        let late = ORDER
+            .iter()
+            .find(|(first, then)| *first == table && self.has(*then));
+        if let Some(&(first, then)) = late {
+            return Err(TableStoreError::Late(first, then));
         }
         if let Table::View(_) = table {
             let total = self.view_bytes + bytes;
@@ -213,12 +222,12 @@ impl TableStore {
         if !self.owns(role, table) {
             return Err(TableStoreError::Foreign(role, table));
         }
-        let surface_open = self
-            .entries
-            .get(&Table::Surface)
-            .is_some_and(|surface| !surface.filled);
-        if table == Table::Mesh && surface_open {
-            return Err(TableStoreError::SurfaceAfterMesh);
+        let open = |table| (self.entries.get(&table)).is_some_and(|entry| !entry.filled);
+        let late = ORDER
+            .iter()
+            .find(|(first, then)| *then == table && open(*first));
+        if let Some(&(first, then)) = late {
+            return Err(TableStoreError::Late(first, then));
         }
         let Some(entry) = self.entries.get_mut(&table).filter(|entry| !entry.filled) else {
             return Err(TableStoreError::NotOpen(table));
@@ -228,8 +237,12 @@ impl TableStore {
         if let Table::View(index) = table {
             // Read after the seal: nobody can change it any more.
             let header = ViewHeader::read(&mut entry.blob.reader())?;
-            if header.index != index || header.table_bytes() != entry.blob.len() {
+            let bytes = header.table_bytes();
+            if header.index != index || bytes != entry.blob.len() {
                 return Err(TableStoreError::Header(index));
+            }
+            if header.undrawn && !self.has(Table::Splats) {
+                return Err(TableStoreError::Undrawn(index));
             }
             self.views.push((index, header.holdout));
             if !header.holdout {
@@ -435,6 +448,7 @@ impl TableStore {
     pub fn release_bake_inputs(&mut self, keep: &[u32]) {
         self.entries.retain(|table, _| match table {
             Table::Surface => false,
+            Table::Splats => !keep.is_empty(),
             Table::View(index) => keep.contains(index),
             _ => true,
         });
@@ -447,6 +461,15 @@ impl TableStore {
             .get(&table)
             .filter(|entry| entry.filled)
             .map(|entry| &entry.blob)
+    }
+
+    /// Bytes of a view's pixels, drawn or not; 0 where the view is not there.
+    #[must_use]
+    pub fn pixel_bytes(&self, view: u32) -> u64 {
+        let header = self
+            .filled(Table::View(view))
+            .and_then(|blob| ViewHeader::read(&mut blob.reader()).ok());
+        header.map_or(0, |header| header.pixel_bytes())
     }
 
     /// A finished file that its maker has read back, and the digest of what it read.

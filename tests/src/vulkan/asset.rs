@@ -1,5 +1,5 @@
-//! The smallest job that goes through every stage: a tetrahedron whose texture has two charts, so that there are seams,
-//! and two views of it.
+//! The smallest jobs that go through every stage: a tetrahedron whose texture has two charts, so that there are seams, and
+//! two views of it, or splats at its corners.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -7,6 +7,7 @@ use std::io;
 use std::path::Path;
 
 use crate::picture::Picture;
+use crate::splats::{Splat, ply};
 
 const EDGE: u32 = 24;
 
@@ -25,9 +26,23 @@ f 1/1 2/2 4/3
 f 1/4 3/5 2/6
 ";
 
-/// Writes `mesh.obj`, `transforms.json` and its pictures.
+/// Corners of the tetrahedron.
+const CORNERS: [[f32; 3]; 4] = [
+    [1.0, 1.0, 1.0],
+    [-1.0, -1.0, 1.0],
+    [-1.0, 1.0, -1.0],
+    [1.0, -1.0, -1.0],
+];
+
+/// Writes `mesh.obj`, `transforms.json` and its pictures, and `splats.ply`.
 pub(super) fn write(folder: &Path) -> io::Result<()> {
     fs::write(folder.join("mesh.obj"), MESH)?;
+    let splats = CORNERS.map(|at| Splat {
+        at,
+        scale: 0.5,
+        constant: at,
+    });
+    fs::write(folder.join("splats.ply"), ply(&splats, Some(0.1)))?;
     let mut frames = String::new();
     for (view, side) in [1, -1].into_iter().enumerate() {
         picture(&folder.join(format!("{view}.png")), view as u8);

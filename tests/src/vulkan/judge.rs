@@ -77,7 +77,10 @@ fn retries(outcome: &Outcome) -> Result<(), Violation> {
         .collect();
     let attempts = outcome.attempts("bake").len();
     if attempts > retries.len() + 1 {
-        return Err(format!("{attempts} attempts after {} retries", retries.len()));
+        return Err(format!(
+            "{attempts} attempts after {} retries",
+            retries.len()
+        ));
     }
     let mut codes = HashSet::new();
     let mut steps = HashSet::new();
@@ -86,7 +89,9 @@ fn retries(outcome: &Outcome) -> Result<(), Violation> {
         !steps.insert(step) || told_before
     });
     twice.map_or(Ok(()), |(code, step)| {
-        Err(format!("a retry too many: {step} after {code}, of {retries:?}"))
+        Err(format!(
+            "a retry too many: {step} after {code}, of {retries:?}"
+        ))
     })
 }
 

@@ -21,6 +21,31 @@ const OPTIONS: [&str; 5] = ["--keep-uvs", "--quality", "draft", "--texture-size"
 /// The adapter that every machine has.
 pub const LLVMPIPE: &str = "llvmpipe";
 
+/// What a bake takes its views from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// Pictures.
+    Pictures,
+    /// Splats, which the adapter draws.
+    Splats,
+}
+
+impl Source {
+    fn file(self) -> &'static str {
+        match self {
+            Self::Pictures => "transforms.json",
+            Self::Splats => "splats.ply",
+        }
+    }
+
+    fn options(self) -> &'static [&'static str] {
+        match self {
+            Self::Pictures => &[],
+            Self::Splats => &["--splat-views", "3", "--frame", "given"],
+        }
+    }
+}
+
 /// What prevents a walk.
 #[derive(Debug, thiserror::Error)]
 pub enum WorldError {
@@ -47,6 +72,8 @@ pub enum WorldError {
 #[derive(Debug)]
 pub struct World {
     folder: TempDir,
+    /// What its bakes take views from.
+    pub source: Source,
     /// A part of the adapter's name.
     pub device: String,
     /// The GLB of the undisturbed bake.
@@ -94,7 +121,7 @@ impl World {
     ///
     /// # Errors
     /// The walk would show nothing on this machine: see [`WorldError`].
-    pub fn new(device: &str) -> Result<Self, WorldError> {
+    pub fn new(device: &str, source: Source) -> Result<Self, WorldError> {
         // Cargo leaves libraries that others depend on in `deps`.
         let library = crate::builds().join("deps").join(LIBRARY);
         for built in [&library, &crate::builds().join("kiln-baker")] {
@@ -115,6 +142,7 @@ impl World {
         )?;
         let mut world = Self {
             folder,
+            source,
             device: device.to_owned(),
             golden: Vec::new(),
             log: Vec::new(),
@@ -155,13 +183,14 @@ impl World {
         let at = |name: &str| self.folder.path().join(name);
         let mut options = OPTIONS.to_vec();
         options.extend(["--device", &self.device]);
+        options.extend(self.source.options());
         if walls == Walls::Open {
             options.push("--insecure-no-sandbox");
         }
         if cell.is_some_and(|cell| cell.fault.action == vkfault::Action::Hang) {
             options.extend(["--stall-timeout", STALL]);
         }
-        let mut command = bench.bake_for_real(at("mesh.obj"), at("transforms.json"), &options);
+        let mut command = bench.bake_for_real(at("mesh.obj"), at(self.source.file()), &options);
         environment(&mut command, &at("layer"), &at("cache"));
         // Each bake has its own pipeline cache, so that all make the same calls.
         let kept = bench.path("state/pipelines");

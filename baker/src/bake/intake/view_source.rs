@@ -10,6 +10,8 @@ use std::time::Instant;
 use proto::message::Failure;
 use proto::table::{LayerSet, LayerTexture, LayeredView, Mesh, View};
 
+use crate::image::splats::Undrawn;
+
 /// A mesh and its atlas.
 #[derive(Clone, Debug)]
 pub struct Unwrapped {
@@ -19,6 +21,15 @@ pub struct Unwrapped {
     pub texture_size: u32,
     /// Time at which it came.
     pub came: Instant,
+}
+
+/// Draws views of splats, several at a time.
+pub(crate) trait Artist {
+    /// Fills in the pixels of views that have none.
+    ///
+    /// # Errors
+    /// What draws them failed.
+    fn draw(&mut self, splats: &Undrawn, views: &mut [&mut View]) -> Result<(), Failure>;
 }
 
 /// Source of the mesh and its views, and receiver of the textures of other channels.

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use proto::job::{BakeJob, Product, TextureFormat};
 use proto::message::{Code, Failure, Phase};
-use proto::plan::{BakePlan, RowsHeld};
+use proto::plan::{BakePlan, BufferBytes, BufferGroup, PhaseSeconds, RowsHeld};
 use proto::table::{LayerSet, Surface};
 
 use crate::bake::error::failure;
@@ -27,12 +27,12 @@ use crate::bake::gpu::pipelines::Pipelines;
 use crate::bake::intake::decimate::{Decimation, Decimator, Decision};
 use crate::bake::intake::refine;
 use crate::bake::intake::surface::Original;
-use crate::bake::intake::view_source::{HandedViews, Unwrapped, ViewSource};
+use crate::bake::intake::view_source::{Unwrapped, ViewSource};
 use crate::bake::model::row_cache::RowBudget;
 use crate::bake::plan::quality::Plan;
 use crate::bake::plan::warm::Warm;
 use crate::bake::plan::window::Window;
-use crate::bake::role::surface;
+use crate::bake::role::{Views, inputs};
 use crate::bake::solve::backend::{BackendError, RowMemory};
 use crate::bake::solve::fit::passes;
 use crate::bake::solve::fit_context::{Model, ties};
@@ -63,9 +63,26 @@ pub fn run(
             hint: "leave out --vertex-colours, or --dry-run".to_owned(),
         });
     }
-    let surface = surface(session, fds)?;
-    let mut views = HandedViews::new(session);
-    plan(surface, warm, job, format, session, &mut views)
+    let (surface, splats) = inputs(session, fds)?;
+    let Views {
+        mut views,
+        job,
+        drawing_bytes,
+    } = Views::new(session, &warm, job, splats)?;
+    let mut plan = plan(surface, warm, &job, format, session, &mut views)?;
+    if let Some(drawn) = views.drawn() {
+        let (phase, seconds) = (Phase::DecodeViews, drawn.ms / 1e3);
+        plan.seconds.insert(0, PhaseSeconds { phase, seconds });
+    }
+    if drawing_bytes > 0 {
+        plan.buffers.push(BufferBytes {
+            group: BufferGroup::Splats,
+            count: 1,
+            bytes: drawing_bytes,
+        });
+        plan.peak_vram_kib += drawing_bytes / 1024;
+    }
+    Ok(plan)
 }
 
 /// Plans the bake of the views that `source` yields.

@@ -83,7 +83,8 @@ impl Warm {
             .map_or_else(native::adapter, |device| device.info().clone())
     }
 
-    fn device(&self) -> Option<&Device> {
+    /// The open device; none where the processor bakes, or where a thread has it.
+    pub(crate) fn device(&self) -> Option<&Device> {
         match &self.gpu {
             Some(Opened::Bare(device)) => Some(device),
             Some(Opened::Ready(pipelines)) => {

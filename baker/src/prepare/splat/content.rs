@@ -1,11 +1,10 @@
 //! What the readers of splats share: what a file holds, why it is refused, and the meaning of its numbers.
 
 use kiln_splat::{Cloud, Dropped, Filter};
+use proto::limits::MAX_SPLATS;
 
 use crate::prepare::load::{GltfError, PlyError};
 
-/// Most splats of a file.
-pub(crate) const MAX_SPLATS: u64 = 1 << 23;
 /// Constant of the harmonics of degree 0: `colour = 0.5 + C0 · coefficient`.
 pub(super) const C0: f64 = 0.282_094_791_773_878_14;
 

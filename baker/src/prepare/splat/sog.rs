@@ -17,10 +17,11 @@
 use std::borrow::Cow;
 
 use kiln_splat::{Cloud, Dropped, Splat, coefficients};
+use proto::limits::MAX_SPLATS;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::content::{MAX_SPLATS, Origin, SplatError, Splats, check_count, share, with_largest};
+use super::content::{Origin, SplatError, Splats, check_count, share, with_largest};
 use super::zip::{self, Archive};
 use crate::prepare::picture::{self, Format, Picture};
 

@@ -5,16 +5,15 @@
 //! them by its silhouettes. Then others are placed about the mesh, so near that a pixel is about a texel.
 
 use std::f64::consts::{FRAC_PI_2, TAU};
-use std::time::Duration;
 
-use kiln_splat::{Filter, Fineness, View, around, draw, extract};
+use kiln_splat::{Filter, Fineness, View, around, coefficients, draw, extract};
 use proto::message::{Code, Failure, Phase, SplatSummary};
 use proto::splats::{Harmonics, SplatFilter, SplatOptions, SplatViews as Wanted};
-use proto::table::Camera;
+use proto::table::{Camera, Manner, SplatScene};
 
 use super::content::{Origin, Splats};
 use super::read;
-use crate::image::render::srgb;
+use crate::image::splats::{VIEW, drawing_bytes, pixel};
 use crate::prepare::load::{NoUvs, RawMesh};
 use crate::prepare::picture::{Colours, Picture};
 use crate::prepare::transforms::Pose;
@@ -43,8 +42,6 @@ const FINENESS: Fineness = Fineness {
     voxels: 400,
     views: 100,
 };
-/// Predicted duration of what a view takes however few splats there are.
-const VIEW: Duration = Duration::from_secs(2);
 /// Alpha of a silhouette's pixels.
 const HALF: u8 = 128;
 
@@ -277,7 +274,10 @@ impl SplatViews {
 
     /// A camera in the world of the mesh.
     pub(crate) fn camera(&self, index: usize) -> Camera {
-        let pose = &self.poses[index];
+        self.camera_at(&self.poses[index])
+    }
+
+    fn camera_at(&self, pose: &Pose) -> Camera {
         Camera {
             rotation: pose.rotation,
             translation: pose.translation,
@@ -288,8 +288,41 @@ impl SplatViews {
 
     /// Bytes that drawing a view takes, an upper bound for splats that are small.
     pub(crate) fn drawing_bytes(&self) -> usize {
-        // An ellipse and its entries; colour, alpha, depths, and the picture.
-        self.splats.cloud.len() * 128 + (self.edge * self.edge) as usize * (12 + 4 * 3 + 4)
+        drawing_bytes(self.splats.cloud.len(), self.size())
+    }
+
+    /// The splats and their cameras, for roles that draw the views.
+    pub(crate) fn scene(&self) -> SplatScene {
+        let (cloud, degree) = (&self.splats.cloud, self.degree);
+        let (variance, keeps_sum) = match self.drawn {
+            Filter::Classic(variance) => (variance, false),
+            Filter::Mip(variance) => (variance, true),
+        };
+        let (own, all) = (coefficients(degree), coefficients(cloud.degree).max(1));
+        let harmonics = cloud.harmonics.chunks_exact(all);
+        SplatScene {
+            positions: cloud.positions.clone(),
+            scales: cloud.scales.clone(),
+            rotations: cloud.rotations.clone(),
+            opacities: cloud.opacities.clone(),
+            constants: cloud.constants.clone(),
+            harmonics: harmonics
+                .flat_map(|of_splat| &of_splat[..own])
+                .copied()
+                .collect(),
+            degree: degree as u32,
+            manner: Manner {
+                variance,
+                keeps_sum,
+                linear: self.is_linear(),
+            },
+            size: self.size(),
+            cameras: self.own.iter().map(|pose| self.camera_at(pose)).collect(),
+        }
+    }
+
+    fn is_linear(&self) -> bool {
+        matches!(self.splats.origin, Origin::Gltf { linear: true, .. })
     }
 
     /// Draws a view. Of a view that finds the mesh's place, only what is solid is opaque.
@@ -303,17 +336,14 @@ impl SplatViews {
             size: [self.edge; 2],
         };
         let drawn = draw(&self.splats.cloud, &view, self.drawn, self.degree);
-        let encoded = match self.splats.origin {
-            Origin::Gltf { linear: true, .. } => srgb::encode,
-            _ => |x: f32| x,
-        };
+        let linear = self.is_linear();
         let pixels = drawn.colour.iter().zip(&drawn.alpha);
-        let pixels = pixels.map(|(colour, &alpha)| {
-            let [r, g, b] = colour.map(|x| byte(encoded(x / alpha.max(1e-6))));
-            match (byte(alpha), self.probing) {
-                (alpha, true) if alpha >= HALF => [r, g, b, u8::MAX],
-                (_, true) => [0; 4],
-                (alpha, false) => [r, g, b, alpha],
+        let pixels = pixels.map(|(&colour, &alpha)| {
+            let [r, g, b, alpha] = pixel(colour, alpha, linear);
+            match self.probing {
+                true if alpha >= HALF => [r, g, b, u8::MAX],
+                true => [0; 4],
+                false => [r, g, b, alpha],
             }
         });
         Picture {
@@ -324,10 +354,6 @@ impl SplatViews {
             colours: Colours::Srgb,
         }
     }
-}
-
-fn byte(share: f32) -> u8 {
-    (share * 255.0).round().clamp(0.0, 255.0) as u8
 }
 
 fn focal(edge: u32) -> f64 {
@@ -414,6 +440,8 @@ mod tests {
 
     use super::super::content::Origin;
     use super::*;
+    use crate::image::splats::Undrawn;
+    use crate::image::splats::tests::{handed_on, undrawn};
 
     /// Grey splats on a ball about (1, 2, 3), a red one towards +x, a green one towards +y and a blue one towards +z.
     fn splats() -> Splats {
@@ -484,6 +512,39 @@ mod tests {
             ..*pose
         });
         assert_eq!(views.draw(3).pixels, before.pixels);
+    }
+
+    #[test]
+    fn what_is_handed_on_shows_the_same() {
+        let mut splats = splats();
+        // A harmonic of degree 1, which is drawn or left out.
+        splats.cloud.degree = 1;
+        splats.cloud.harmonics = vec![[0.3, -0.2, 0.1]; 3 * splats.cloud.len()];
+        for (linear, harmonics, filter) in [
+            (false, Harmonics::View, SplatFilter::Auto),
+            (true, Harmonics::Constant, SplatFilter::Mip(0.2)),
+        ] {
+            splats.origin = Origin::Gltf {
+                linear,
+                solid: false,
+            };
+            let options = SplatOptions {
+                harmonics,
+                filter,
+                views: Wanted::Count(3),
+            };
+            let mut views = SplatViews::new(splats.clone(), &options);
+            let corners = [[0.0, 1.0, 2.0], [2.0, 1.0, 2.0], [0.0, 3.0, 4.0]];
+            views.look_at((&corners, &[[0, 1, 2]]), &options, 256);
+            let handed = handed_on(&views.scene());
+            for index in 0..views.len() {
+                let picture = views.draw(index);
+                let mut view = undrawn(index as u32, [0, 0, picture.width, picture.height]);
+                Undrawn::complete(Some(&handed), &mut view).expect("a view");
+                assert!(view.pixels.iter().any(|pixel| pixel[3] > 200));
+                assert!(view.pixels == picture.pixels, "{index} {options:?}");
+            }
+        }
     }
 
     #[test]

@@ -76,7 +76,26 @@ impl Outline {
 
     /// Returns the rectangle that can matter; none where the mesh does not show or shows only transparent pixels.
     pub(super) fn crop(&self, camera: &Camera, picture: &Picture) -> Option<Crop> {
-        let size = [f64::from(picture.width), f64::from(picture.height)];
+        let size = [picture.width, picture.height].map(f64::from);
+        match picture.has_alpha {
+            true => self.crop_within(camera, size, opaque_bounds(picture)?, true),
+            false => self.crop_within(camera, size, [0.0, 0.0, size[0], size[1]], false),
+        }
+    }
+
+    /// The same of a picture with alpha that nobody has drawn yet.
+    pub(super) fn crop_undrawn(&self, camera: &Camera, size: [u32; 2]) -> Option<Crop> {
+        let size = size.map(f64::from);
+        self.crop_within(camera, size, [0.0, 0.0, size[0], size[1]], true)
+    }
+
+    fn crop_within(
+        &self,
+        camera: &Camera,
+        size: [f64; 2],
+        opaque: [f64; 4],
+        has_alpha: bool,
+    ) -> Option<Crop> {
         let [mut left, mut top, mut right, mut bottom] =
             match projected_bounds(camera, &self.points) {
                 _ if self.whole => [0.0, 0.0, size[0], size[1]],
@@ -85,18 +104,13 @@ impl Outline {
                 Projection::Across => [0.0, 0.0, size[0], size[1]],
                 Projection::Behind => return None,
             };
-        let opaque = if picture.has_alpha {
-            opaque_bounds(picture)?
-        } else {
-            [0.0, 0.0, size[0], size[1]]
-        };
         // Written so that NaN means nothing shows.
         if !(left.max(opaque[0]) < right.min(opaque[2])
             && top.max(opaque[1]) < bottom.min(opaque[3]))
         {
             return None;
         }
-        let reach = match picture.has_alpha {
+        let reach = match has_alpha {
             true => REACH.max(REACH_SHARE * size[0].max(size[1])),
             false => 0.0,
         };

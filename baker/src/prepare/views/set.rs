@@ -7,7 +7,7 @@ use proto::limits::{
 };
 use proto::message::{Failure, Root, SplatSummary};
 use proto::splats::{SplatOptions, are_in};
-use proto::table::{Camera, LayerSet};
+use proto::table::{Camera, LayerSet, SplatScene};
 
 use super::borders;
 use super::crop::Outline;
@@ -45,6 +45,8 @@ pub(super) struct Set<'a> {
     pub(super) layered: bool,
     /// Clear the black wedges at the borders of opaque pictures.
     pub(super) wedges: bool,
+    /// Views of splats are drawn as they are loaded. Otherwise bake and encode draw them.
+    pub(super) drawn: bool,
     /// What `transforms.json` says of a world before its own.
     pub(super) applied: Option<Applied>,
     kind: Kind,
@@ -63,6 +65,7 @@ pub(super) struct Source<'a> {
     file: &'a str,
     up: Up,
     wedges: bool,
+    drawn: bool,
     kind: SourceKind<'a>,
 }
 
@@ -138,6 +141,7 @@ impl<'a> Set<'a> {
             up,
             layered: false,
             wedges: false,
+            drawn: true,
             applied,
             kind,
         })
@@ -172,6 +176,14 @@ impl<'a> Set<'a> {
     pub(super) fn splats(&self, job: &PrepareJob) -> Option<SplatSummary> {
         match &self.kind {
             Kind::Splats(views) => Some(views.summary(&job.splats)),
+            Kind::Frames(_) | Kind::Arrays(_) => None,
+        }
+    }
+
+    /// The splats that the views are to be drawn of; none where these have pictures.
+    pub(super) fn scene(&self) -> Option<SplatScene> {
+        match &self.kind {
+            Kind::Splats(views) => Some(views.scene()),
             Kind::Frames(_) | Kind::Arrays(_) => None,
         }
     }
@@ -380,6 +392,7 @@ impl<'a> Set<'a> {
             file: self.file,
             up: self.up,
             wedges: self.wedges,
+            drawn: self.drawn,
             kind,
         })
     }
@@ -461,7 +474,8 @@ impl Source<'_> {
     }
 
     pub(super) fn load(self, outline: &Outline, holdout: bool) -> Result<Loaded, Failure> {
-        let (index, file, up, wedges) = (self.index, self.file, self.up, self.wedges);
+        let (index, file, up) = (self.index, self.file, self.up);
+        let (wedges, drawn) = (self.wedges, self.drawn);
         match self.kind {
             SourceKind::Frame(files, frame) => {
                 let Decoded {
@@ -495,8 +509,11 @@ impl Source<'_> {
                 })
             }
             SourceKind::Splats(views) => {
-                let (picture, camera) = (views.draw(index), turned(views.camera(index), up));
-                Ok(Loaded::new(index, &picture, &[], camera, outline, holdout))
+                let camera = turned(views.camera(index), up);
+                Ok(match drawn {
+                    true => Loaded::new(index, &views.draw(index), &[], camera, outline, holdout),
+                    false => Loaded::undrawn(index, views.size(), camera, outline, holdout),
+                })
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use proto::table::{Camera, Layer, View};
 
-use super::crop::{self, Outline};
+use super::crop::{self, Crop, Outline};
 use super::layers;
 use crate::prepare::picture::{Colours, Picture};
 
@@ -30,7 +30,48 @@ pub(super) enum Sees {
     Transparent,
 }
 
+/// The window of a view that shows nothing.
+const NOTHING: Crop = [0, 0, 1, 1];
+
+/// A principal point, in pixels of a window whose corner is given.
+fn within(centre: [f64; 2], corner: [u32; 2]) -> [f64; 2] {
+    [0, 1].map(|k| centre[k] - f64::from(corner[k]))
+}
+
 impl Loaded {
+    /// A view with alpha that is to be drawn of splats.
+    pub(super) fn undrawn(
+        index: usize,
+        size: [u32; 2],
+        mut camera: Camera,
+        outline: &Outline,
+        holdout: bool,
+    ) -> Self {
+        let (sees, [left, top, width, height], pixels) = match outline.crop_undrawn(&camera, size) {
+            Some(crop) => (Sees::Mesh, crop, Vec::new()),
+            None => (Sees::Nothing, NOTHING, vec![[0; 4]]),
+        };
+        camera.centre = within(camera.centre, [left, top]);
+        let view = View {
+            index: index as u32,
+            width,
+            height,
+            crop: [left, top],
+            has_alpha: true,
+            holdout,
+            camera,
+            pixels,
+        };
+        Self {
+            view,
+            layers: Vec::new(),
+            sees,
+            colours: Colours::Srgb,
+            wedged: false,
+            far_outside: false,
+        }
+    }
+
     /// The same view, showing nothing.
     pub(super) fn emptied(mut self) -> Self {
         let view = &mut self.view;
@@ -54,9 +95,9 @@ impl Loaded {
         let (sees, [left, top, width, height], pixels) = match outline.crop(&camera, picture) {
             Some(crop) => (Sees::Mesh, crop, crop::cut(picture, crop)),
             None if picture.pixels.iter().all(|pixel| pixel[3] == 0) => {
-                (Sees::Transparent, [0, 0, 1, 1], vec![[0; 4]])
+                (Sees::Transparent, NOTHING, vec![[0; 4]])
             }
-            None => (Sees::Nothing, [0, 0, 1, 1], vec![[0; 4]]),
+            None => (Sees::Nothing, NOTHING, vec![[0; 4]]),
         };
         let layers = pictures
             .iter()
@@ -69,10 +110,7 @@ impl Loaded {
                 Sees::Nothing | Sees::Transparent => (*layer, vec![[0; 4]]),
             })
             .collect();
-        camera.centre = [
-            camera.centre[0] - f64::from(left),
-            camera.centre[1] - f64::from(top),
-        ];
+        camera.centre = within(camera.centre, [left, top]);
         let view = View {
             index: index as u32,
             width,

@@ -35,12 +35,15 @@ pub enum TableStoreError {
     /// All views together are too large.
     #[error("views of {0} bytes in all are more than {MAX_TOTAL_VIEW_BYTES}")]
     TotalViews(u64),
-    /// Bake starts with the surface, so that must be there before the mesh.
-    #[error("the surface came after the mesh")]
-    SurfaceAfterMesh,
+    /// The first must be there before the second: bake starts with splats and surface, and gets its mesh later.
+    #[error("table {0:?} came after {1:?}")]
+    Late(Table, Table),
     /// The head of a view contradicts its packet.
     #[error("the header of view {0} contradicts the packets about it")]
     Header(u32),
+    /// There is nothing to draw a view of.
+    #[error("view {0} has no pixels, and there are no splats to draw it of")]
+    Undrawn(u32),
     /// The head of a view is out of bounds.
     #[error("header of a view")]
     BadHeader(#[from] TableError),

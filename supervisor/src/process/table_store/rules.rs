@@ -2,7 +2,7 @@
 
 use proto::limits::{MAX_BLOB_BYTES, MAX_TRIANGLES, MAX_VERTICES, MAX_VIEW_PIXELS, MAX_VIEWS};
 use proto::message::{Role, Table};
-use proto::table::{Layer, LayerTexture, Refined};
+use proto::table::{Layer, LayerTexture, Refined, SplatScene};
 
 /// Header of every table.
 const HEADER: u64 = 64;
@@ -26,9 +26,13 @@ pub(super) fn rules(table: Table, size: u32, texture_bytes: u64) -> (Role, u64, 
         ),
         Table::View(_) => (
             Role::Prepare,
-            HEADER + CAMERA + 4,
+            HEADER + CAMERA,
             HEADER + CAMERA + MAX_VIEW_PIXELS * 4 * (1 + Layer::ALL.len() as u64),
         ),
+        Table::Splats => {
+            let [least, most] = SplatScene::BYTES;
+            (Role::Prepare, least, most)
+        }
         Table::Layer(_) => (Role::Bake, layer_bytes, layer_bytes),
         Table::Texture => (Role::Bake, texture_bytes, texture_bytes),
         Table::Colours => (Role::Bake, HEADER + 3 * 4, HEADER + vertices * 4),

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use proto::blob::BlobFile;
 use proto::message::{AdapterInfo, CompareModel};
 use proto::plan::{BakePlan, RowsHeld};
-use proto::table::{Camera, LayerTexture, LayeredView, View};
+use proto::table::{Camera, LayerTexture, LayeredView, SplatScene, View};
 
 use crate::process::table_store::*;
 
@@ -204,7 +204,7 @@ fn the_surface_is_there_before_the_mesh() {
         .expect("right");
     assert!(matches!(
         tables.fill(Role::Prepare, Table::Mesh),
-        Err(TableStoreError::SurfaceAfterMesh)
+        Err(TableStoreError::Late(Table::Surface, Table::Mesh))
     ));
     tables.fill(Role::Prepare, Table::Surface).expect("right");
     tables.fill(Role::Prepare, Table::Mesh).expect("right");
@@ -215,7 +215,52 @@ fn the_surface_is_there_before_the_mesh() {
         .expect("right");
     tables.fill(Role::Prepare, Table::Mesh).expect("right");
     let late = tables.allocate(Role::Prepare, Table::Surface, 200);
-    assert!(matches!(late, Err(TableStoreError::SurfaceAfterMesh)));
+    assert!(matches!(
+        late,
+        Err(TableStoreError::Late(Table::Surface, Table::Mesh))
+    ));
+}
+
+#[test]
+fn views_without_pixels_are_drawn_of_splats_that_came_first() {
+    let undrawn = View {
+        pixels: Vec::new(),
+        ..view(0, false)
+    };
+    let splats = |tables: &mut TableStore| {
+        let [least, _] = SplatScene::BYTES;
+        tables.allocate(Role::Prepare, Table::Splats, least)
+    };
+    let surface = |tables: &mut TableStore| {
+        let surface = (Role::Prepare, Table::Surface);
+        tables.allocate(surface.0, surface.1, 200)?;
+        tables.fill(surface.0, surface.1)
+    };
+    let mut tables = TableStore::new(256);
+    let early = put(&mut tables, 0, &undrawn);
+    assert!(matches!(early, Err(TableStoreError::Undrawn(0))));
+
+    let mut tables = TableStore::new(256);
+    splats(&mut tables).expect("right");
+    let early = surface(&mut tables);
+    assert!(matches!(
+        early,
+        Err(TableStoreError::Late(Table::Splats, Table::Surface))
+    ));
+    tables.fill(Role::Prepare, Table::Splats).expect("right");
+    tables.fill(Role::Prepare, Table::Surface).expect("right");
+    put(&mut tables, 0, &undrawn).expect("right");
+    assert_eq!((tables.pixel_bytes(0), tables.pixel_bytes(1)), (8, 0));
+    // Encode draws the views that it gets.
+    tables.release_bake_inputs(&[0]);
+    assert!(tables.filled(Table::Splats).is_some());
+    tables.release_bake_inputs(&[]);
+    assert!(tables.filled(Table::Splats).is_none());
+
+    let mut tables = TableStore::new(256);
+    surface(&mut tables).expect("right");
+    let late = splats(&mut tables);
+    assert!(matches!(late, Err(TableStoreError::Late(..))));
 }
 
 #[test]

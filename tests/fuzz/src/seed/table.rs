@@ -2,7 +2,8 @@
 
 use proto::table::maps::Maps;
 use proto::table::{
-    Camera, Colours, Mesh, Refined, RefinedView, Simplified, Surface, Texture, View,
+    Camera, Colours, Manner, Mesh, Refined, RefinedView, Simplified, SplatScene, Surface, Texture,
+    View,
 };
 
 use super::Seed;
@@ -65,6 +66,30 @@ pub(super) fn add(seeds: &mut Vec<Seed>) {
     let refined = Refined {
         views: vec![of_view(0), of_view(2)],
     };
+    let undrawn = View {
+        pixels: Vec::new(),
+        ..view.clone()
+    };
+    let splats = SplatScene {
+        positions: CORNERS.to_vec(),
+        scales: vec![[0.1, 0.2, 0.0]; 3],
+        rotations: vec![
+            [1.0, 0.0, 0.0, 0.0],
+            [0.6, 0.8, 0.0, 0.0],
+            [0.0, 0.0, 0.0, -1.0],
+        ],
+        opacities: vec![0.0, 0.5, 1.0],
+        constants: CORNERS.to_vec(),
+        harmonics: vec![[0.25; 3]; 9],
+        degree: 1,
+        manner: Manner {
+            variance: 0.3,
+            keeps_sum: true,
+            linear: false,
+        },
+        size: [64, 48],
+        cameras: vec![view.camera; 2],
+    };
     let mut add = |name: &str, write: &dyn Fn(&mut Vec<u8>) -> Result<(), _>| {
         let mut bytes = Vec::new();
         write(&mut bytes).expect("memory takes all");
@@ -77,4 +102,6 @@ pub(super) fn add(seeds: &mut Vec<Seed>) {
     add("texture-with-maps", &|out| mapped.write(out));
     add("colours", &|out| colours.write(out));
     add("refined", &|out| refined.write(out));
+    add("undrawn", &|out| undrawn.write(out));
+    add("splats", &|out| splats.write(out));
 }

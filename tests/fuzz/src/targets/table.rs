@@ -4,7 +4,7 @@ use std::io::Read;
 
 use proto::limits::MAX_COORDINATE;
 use proto::table::{
-    Camera, Colours, Mesh, Refined, Surface, TableError, Texture, View, ViewHeader,
+    Camera, Colours, Mesh, Refined, SplatScene, Surface, TableError, Texture, View, ViewHeader,
 };
 
 use crate::heap;
@@ -19,8 +19,13 @@ pub fn table(bytes: &[u8]) -> bool {
     let view = read(bytes, View::read, View::write, View::byte_len);
     if let Some(view) = &view {
         let header = header.expect("a view has a good header");
-        assert_eq!(header.table_bytes(), view.byte_len(), "its header tells");
-        let count = view.width as usize * view.height as usize;
+        if header.layers.is_empty() {
+            assert_eq!(header.table_bytes(), view.byte_len(), "its header tells");
+        }
+        let count = match header.undrawn {
+            true => 0,
+            false => view.width as usize * view.height as usize,
+        };
         assert_eq!(view.pixels.len(), count, "all of its pixels");
         camera(&view.camera);
     }
@@ -56,12 +61,25 @@ pub fn table(bytes: &[u8]) -> bool {
             assert_eq!(found, Some(of_view), "each is found by its index");
         }
     }
+    let splats = read(
+        bytes,
+        SplatScene::read,
+        SplatScene::write,
+        SplatScene::byte_len,
+    );
+    if let Some(splats) = &splats {
+        assert_eq!(splats.opacities.len(), splats.positions.len());
+        numbers(&splats.positions, f32::MIN, f32::MAX);
+        numbers(&splats.scales, 0.0, f32::MAX);
+        splats.cameras.iter().for_each(camera);
+    }
     let all_but_views = [
         mesh.is_some(),
         surface.is_some(),
         texture.is_some(),
         colours.is_some(),
         refined.is_some(),
+        splats.is_some(),
     ];
     view.is_some() || all_but_views.contains(&true)
 }

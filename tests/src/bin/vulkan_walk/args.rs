@@ -1,7 +1,7 @@
 //! Command line flags; the doc comments are the text of `--help`.
 
 use clap::Parser;
-use kiln_tests::vulkan::{Cell, LLVMPIPE, Walls};
+use kiln_tests::vulkan::{Cell, LLVMPIPE, Source, Walls};
 use vkfault::Fault;
 
 /// Makes each Vulkan call of a whole bake fail in turn, and judges the outcome.
@@ -26,6 +26,9 @@ pub(crate) struct Args {
     /// Run workers in their sandbox: slower, and a fault hits every process.
     #[arg(long)]
     pub(crate) sandbox: bool,
+    /// Bake views of splats, which the adapter draws, in place of pictures.
+    #[arg(long)]
+    splats: bool,
     /// Only calls of this command.
     #[arg(long, value_name = "vkCommand")]
     pub(crate) command: Option<String>,
@@ -46,6 +49,13 @@ impl Args {
         }
     }
 
+    pub(crate) fn source(&self) -> Source {
+        match self.splats {
+            true => Source::Splats,
+            false => Source::Pictures,
+        }
+    }
+
     pub(crate) fn jobs(&self) -> usize {
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         self.jobs.unwrap_or_else(cores).max(1)
@@ -53,10 +63,17 @@ impl Args {
 }
 
 /// The command line that repeats a cell.
-pub(crate) fn again(cell: &Cell, walls: Walls) -> String {
+pub(crate) fn again(cell: &Cell, walls: Walls, source: Source) -> String {
     let flag = match walls {
         Walls::Open => "",
         Walls::Sandbox => " --sandbox",
     };
-    format!("target/release/vulkan_walk --cell {}{flag}", cell.fault)
+    let views = match source {
+        Source::Pictures => "",
+        Source::Splats => " --splats",
+    };
+    format!(
+        "target/release/vulkan_walk --cell {}{flag}{views}",
+        cell.fault
+    )
 }

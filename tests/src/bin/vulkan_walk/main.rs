@@ -28,7 +28,7 @@ use crate::table::Table;
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    let world = match World::new(&args.device) {
+    let world = match World::new(&args.device, args.source()) {
         Ok(world) => world,
         Err(error) => {
             eprintln!("vulkan_walk: {error}");
@@ -120,7 +120,10 @@ fn walk(world: &World, cells: &[Cell], args: &Args) -> Table {
         let verdict = run(world, cell, args.walls());
         if let Err(violation) = &verdict {
             println!("VIOLATION {cell}: {violation}");
-            println!("  again: {}", args::again(cell, args.walls()));
+            println!(
+                "  again: {}",
+                args::again(cell, args.walls(), args.source())
+            );
         }
         let done = done.fetch_add(1, Ordering::Relaxed);
         if done.is_multiple_of(500) {

@@ -1,7 +1,8 @@
 //! Reads the tables that the supervisor hands over: the mesh, and the views in their order.
 //!
 //! Threads read the next views while one is taken in. Where prepare was faster all tables are there at the start, and a
-//! single thread would copy them at only a few GB/s.
+//! single thread would copy them at only a few GB/s. Views that come without pixels are drawn of splats, by these threads
+//! or by one that has a GPU for it.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
@@ -10,10 +11,11 @@ use std::thread;
 use std::time::Instant;
 
 use proto::blob::BlobFile;
-use proto::message::{Failure, Table};
-use proto::table::{LayerSet, LayerTexture, LayeredView, Mesh, View};
+use proto::message::{Failure, StageTime, Table};
+use proto::table::{LayerSet, LayerTexture, LayeredView, Mesh, View, ViewHeader};
 
-use crate::bake::intake::view_source::{Unwrapped, ViewSource};
+use crate::bake::intake::view_source::{Artist, Unwrapped, ViewSource};
+use crate::image::splats::Undrawn;
 use crate::worker::failure::internal;
 use crate::worker::progress::{each, expect, unit};
 use crate::worker::session::{Handed, Session, SessionError, read_view};
@@ -21,15 +23,71 @@ use crate::worker::{last_words, pace};
 
 /// Most threads that read.
 const THREADS: usize = 8;
-/// Bytes of tables that are read ahead of the one that is asked for.
+/// Bytes of views that are read ahead of the one that is asked for.
 const AHEAD: u64 = 128 << 20;
+/// Most views that an artist draws at once: the first of them waits for the last.
+const TOGETHER: usize = 8;
+/// Bytes that views take while they are drawn side by side, unless a single one takes more.
+const DRAWING: usize = 512 << 20;
 
 /// A view with the wanted ones of its other channels, and the set of those that it has.
 type Layered = (LayeredView, LayerSet);
 
 /// A table, the channels wanted of it, and where the result goes.
 type Task = (BlobFile, LayerSet, SyncSender<Read>);
-type Read = Result<Layered, SessionError>;
+type Read = Result<Layered, Failure>;
+
+/// Reads a view, and draws it where it has no pixels.
+fn read(blob: &BlobFile, wanted: LayerSet, splats: Option<&Undrawn>) -> Read {
+    let (mut layered, set) = read_view(blob, wanted).map_err(|error| internal(&error))?;
+    if layered.view.pixels.is_empty() {
+        Undrawn::complete(splats, &mut layered.view)?;
+    }
+    Ok((layered, set))
+}
+
+/// Takes the next task, once there is one; none where no further ones come.
+fn next_task(tasks: &Mutex<Receiver<Task>>) -> Option<Task> {
+    let tasks = tasks.lock().unwrap_or_else(PoisonError::into_inner);
+    tasks.recv().ok()
+}
+
+/// Reads and draws views for as long as some are asked for.
+fn work(tasks: &Mutex<Receiver<Task>>, splats: Option<&Undrawn>) {
+    while let Some((blob, wanted, to)) = next_task(tasks) {
+        // After an error nobody waits for further ones.
+        let _unheard = to.send(read(&blob, wanted, splats));
+    }
+}
+
+/// The same, by an artist that draws several views at a time.
+fn work_together(tasks: &Mutex<Receiver<Task>>, splats: &Undrawn, artist: &mut dyn Artist) {
+    while let Some(first) = next_task(tasks) {
+        let others = tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = [first].into_iter().chain(others.try_iter());
+        let all: Vec<Task> = all.take(TOGETHER).collect();
+        drop(others);
+        let (mut views, mut empty) = (Vec::new(), Vec::new());
+        for (blob, wanted, to) in all {
+            match read_view(&blob, wanted).map_err(|error| internal(&error)) {
+                Ok(layered) if layered.0.view.pixels.is_empty() => empty.push((layered, to)),
+                read => views.push((read, to)),
+            }
+        }
+        let mut undrawn: Vec<&mut View> = empty
+            .iter_mut()
+            .map(|((layered, _), _)| &mut layered.view)
+            .collect();
+        let drawn = artist.draw(splats, &mut undrawn);
+        let drawn = empty.into_iter().map(|(layered, to)| match &drawn {
+            Ok(()) => (Ok(layered), to),
+            Err(failure) => (Err(failure.clone()), to),
+        });
+        for (read, to) in views.into_iter().chain(drawn) {
+            let _unheard = to.send(read);
+        }
+    }
+}
 
 /// See the head of this file.
 #[derive(Debug)]
@@ -37,6 +95,7 @@ pub struct HandedViews<'a> {
     session: &'a Session,
     /// None where the system gives no thread.
     readers: Option<Sender<Task>>,
+    splats: Arc<Option<Undrawn>>,
     /// Views being read, with the bytes of their tables.
     ahead: VecDeque<(u64, Receiver<Read>)>,
     bytes: u64,
@@ -48,39 +107,62 @@ pub struct HandedViews<'a> {
 }
 
 impl<'a> HandedViews<'a> {
-    /// The views of this session.
+    /// The views of this session. Those without pixels are drawn of `splats`, by the artist where there is one.
     #[must_use]
-    pub fn new(session: &'a Session) -> Self {
+    pub(crate) fn new(
+        session: &'a Session,
+        splats: Option<Undrawn>,
+        artist: Option<Box<dyn Artist + Send>>,
+    ) -> Self {
         let (readers, tasks) = channel::<Task>();
         let tasks = Arc::new(Mutex::new(tasks));
-        let reader = || {
-            let tasks = Arc::clone(&tasks);
-            move || {
-                last_words::guard_thread();
-                loop {
-                    let task = tasks.lock().unwrap_or_else(PoisonError::into_inner).recv();
-                    let Ok((blob, wanted, to)) = task else { return };
-                    // After an error nobody waits for further ones.
-                    let _unheard = to.send(read_view(&blob, wanted));
-                }
+        let bytes = splats.as_ref().map_or(0, Undrawn::drawing_bytes);
+        let most = DRAWING
+            .checked_div(bytes)
+            .unwrap_or(THREADS)
+            .clamp(1, THREADS);
+        let splats = Arc::new(splats);
+        let mut works: Vec<Box<dyn FnOnce() + Send>> = Vec::new();
+        match artist {
+            Some(mut artist) => {
+                let (tasks, splats) = (Arc::clone(&tasks), Arc::clone(&splats));
+                works.push(Box::new(move || match &*splats {
+                    Some(splats) => work_together(&tasks, splats, &mut *artist),
+                    None => work(&tasks, None),
+                }));
             }
+            None => works.extend((0..most.min(rayon::current_num_threads())).map(|_| {
+                let (tasks, splats) = (Arc::clone(&tasks), Arc::clone(&splats));
+                Box::new(move || work(&tasks, splats.as_ref().as_ref())) as Box<dyn FnOnce() + Send>
+            })),
+        }
+        let spawn = |work: Box<dyn FnOnce() + Send>| {
+            let work = move || {
+                last_words::guard_thread();
+                work();
+            };
+            thread::Builder::new().name("read".to_owned()).spawn(work)
         };
-        let threads = THREADS.min(rayon::current_num_threads());
-        let spawn = |_| {
-            thread::Builder::new()
-                .name("read".to_owned())
-                .spawn(reader())
-        };
-        let some = (0..threads).filter_map(|nth| spawn(nth).ok()).count() > 0;
+        let some = works
+            .into_iter()
+            .filter_map(|work| spawn(work).ok())
+            .count()
+            > 0;
         Self {
             session,
             readers: some.then_some(readers),
+            splats,
             ahead: VecDeque::new(),
             bytes: 0,
             mesh: None,
             delivered: false,
             ended: false,
         }
+    }
+
+    /// The views that were drawn of splats, and the time that it took; none where there are no splats.
+    pub(crate) fn drawn(&self) -> Option<StageTime> {
+        self.splats.as_ref().as_ref().map(Undrawn::drawn)
     }
 
     /// Starts reading what was handed over.
@@ -100,16 +182,20 @@ impl<'a> HandedViews<'a> {
                 return;
             }
         };
-        let bytes = blob.len();
-        let (to, read) = sync_channel(1);
+        let header = ViewHeader::read(&mut blob.reader());
+        let bytes = header
+            .map_or(0, |header| header.pixel_bytes())
+            .max(blob.len());
+        let (to, from) = sync_channel(1);
         let refused = match &self.readers {
             Some(readers) => readers.send((blob, wanted, to)).err().map(|error| error.0),
             None => Some((blob, wanted, to)),
         };
         if let Some((blob, wanted, to)) = refused {
-            let _room_for_one = to.send(read_view(&blob, wanted));
+            let splats = self.splats.as_ref().as_ref();
+            let _room_for_one = to.send(read(&blob, wanted, splats));
         }
-        self.ahead.push_back((bytes, read));
+        self.ahead.push_back((bytes, from));
         self.bytes += bytes;
     }
 
@@ -138,7 +224,7 @@ impl<'a> HandedViews<'a> {
         };
         self.bytes -= bytes;
         let read = read.recv().map_err(|error| internal(&error))?;
-        read.map(Some).map_err(|error| internal(&error))
+        read.map(Some)
     }
 }
 
@@ -213,6 +299,7 @@ mod tests {
 
     use super::*;
     use crate::bake::fixture::{blank_view, camera};
+    use crate::image::splats::tests::{handed_on, row_of_three, undrawn};
 
     const VIEWS: u32 = 40;
 
@@ -249,7 +336,7 @@ mod tests {
             }
         });
         let session = Session::over(theirs);
-        let mut views = HandedViews::new(&session);
+        let mut views = HandedViews::new(&session, None, None);
         for pass in 0..2 {
             if pass > 0 {
                 views.again().expect("the supervisor is there");
@@ -264,6 +351,96 @@ mod tests {
             assert!(end.is_none());
         }
         supervisor.join().expect("no panic");
+    }
+
+    /// Fills in one colour, or fails.
+    struct OneColour(Option<Failure>);
+
+    impl Artist for OneColour {
+        fn draw(&mut self, _splats: &Undrawn, views: &mut [&mut View]) -> Result<(), Failure> {
+            if let Some(failure) = &self.0 {
+                return Err(failure.clone());
+            }
+            assert!(views.len() <= TOGETHER);
+            for view in views {
+                view.pixels = vec![[view.index as u8; 4]; (view.width * view.height) as usize];
+            }
+            Ok(())
+        }
+    }
+
+    /// Views of splats: index, window, and whether it was drawn before.
+    fn of_splats(artist: Option<OneColour>) -> Vec<Result<Option<View>, Failure>> {
+        let (ours, theirs) = Channel::pair().expect("sockets");
+        for index in 0..VIEWS {
+            let drawn = index % 7 == 3;
+            let view = View {
+                pixels: if drawn { vec![[9; 4]; 16] } else { Vec::new() },
+                ..undrawn(index % 2, [index % 30, 3, 8, 2])
+            };
+            let blob = Blob::create("view", view.byte_len()).expect("memory");
+            let file = blob.as_fd().try_clone_to_owned().expect("a descriptor");
+            let file = BlobFile::open(file).expect("sealed in size");
+            view.write(&mut file.writer()).expect("room");
+            hand(&ours, &blob, index);
+        }
+        let end = ToChild::EndOfViews { count: VIEWS };
+        ours.send(&end, &[]).expect("room");
+        let session = Session::over(theirs);
+        let artist = artist.map(|artist| Box::new(artist) as Box<dyn Artist + Send>);
+        let splats = Some(handed_on(&row_of_three()));
+        let mut views = HandedViews::new(&session, splats, artist);
+        let next = |_| {
+            let next = views.next(LayerSet::default());
+            next.map(|next| next.map(|(layered, _)| layered.view))
+        };
+        (0..=VIEWS).map(next).collect()
+    }
+
+    #[test]
+    fn views_without_pixels_are_drawn_in_their_order() {
+        let splats = handed_on(&row_of_three());
+        let [processor, together] = [None, Some(OneColour(None))].map(of_splats);
+        for index in 0..VIEWS {
+            let of = |views: &[Result<Option<View>, Failure>]| {
+                let view = views[index as usize].as_ref().expect("drawn");
+                view.clone().expect("a view")
+            };
+            let mut wanted = undrawn(index % 2, [index % 30, 3, 8, 2]);
+            Undrawn::complete(Some(&splats), &mut wanted).expect("a view");
+            let [mut by_hand, mut at_once] = [&processor, &together].map(|views| of(views));
+            if index % 7 == 3 {
+                wanted.pixels = vec![[9; 4]; 16];
+                assert_eq!(by_hand.pixels, at_once.pixels);
+            } else {
+                assert!(
+                    at_once
+                        .pixels
+                        .iter()
+                        .all(|pixel| pixel[0] == (index % 2) as u8)
+                );
+            }
+            assert_eq!(by_hand, wanted, "{index}");
+            (by_hand.pixels, at_once.pixels) = (Vec::new(), Vec::new());
+            assert_eq!(by_hand, at_once, "{index}");
+        }
+        let ends = [processor, together].map(|mut views| views.pop());
+        assert!(ends.iter().all(|end| matches!(end, Some(Ok(None)))));
+    }
+
+    #[test]
+    fn an_artist_s_failure_is_that_of_its_views() {
+        let failure = Failure {
+            code: proto::message::Code::GpuDeviceLost,
+            message: "lost".to_owned(),
+            hint: String::new(),
+        };
+        let views = of_splats(Some(OneColour(Some(failure.clone()))));
+        assert_eq!(views[0].as_ref().expect_err("nothing was drawn"), &failure);
+        assert!(
+            views[3].as_ref().is_ok_and(Option::is_some),
+            "it has pixels"
+        );
     }
 
     /// The table of a mesh of twelve triangles.
@@ -289,7 +466,7 @@ mod tests {
                 send(&ToChild::Delivered { views: 7 }, None);
             }
             let session = Session::over(theirs);
-            let mut views = HandedViews::new(&session);
+            let mut views = HandedViews::new(&session, None, None);
             let mut indices = Vec::new();
             // Unless all views were delivered, only those that have come are requested: `early` would wait for others.
             let enough = if before == 7 { 8 } else { before };
@@ -321,7 +498,7 @@ mod tests {
         ours.send(&ToChild::EndOfViews { count: 0 }, &[])
             .expect("room");
         let session = Session::over(theirs);
-        assert!(HandedViews::new(&session).mesh().is_err());
+        assert!(HandedViews::new(&session, None, None).mesh().is_err());
     }
 
     #[test]
@@ -330,7 +507,7 @@ mod tests {
         hand(&ours, &table(3), 3);
         hand(&ours, &Blob::create("view", 400).expect("memory"), 4);
         let session = Session::over(theirs);
-        let mut views = HandedViews::new(&session);
+        let mut views = HandedViews::new(&session, None, None);
         let first = views.next(LayerSet::default()).expect("a table");
         assert_eq!(first.expect("a view").0.view.index, 3);
         assert!(views.next(LayerSet::default()).is_err());

@@ -374,6 +374,7 @@ impl Children {
                 self.tables.release_bake_inputs(&keep);
                 self.granted.retain(|table, _| match table {
                     Table::Surface => false,
+                    Table::Splats => !keep.is_empty(),
                     Table::View(index) => keep.contains(index),
                     _ => true,
                 });
@@ -452,6 +453,7 @@ impl Children {
 
     /// Sends what can be sent, and checks that it is what the child may get.
     fn dispatch(&mut self) {
+        let splats = self.tables.filled(Table::Splats).is_some();
         for role in [Role::Prepare, Role::Bake, Role::Encode] {
             let Some(child) = &mut self.children[role as usize] else {
                 continue;
@@ -460,7 +462,7 @@ impl Children {
                 continue;
             }
             for parcel in child.dispatcher.next(&self.tables, || true) {
-                child.receives(role, &parcel);
+                child.receives(role, &parcel, splats);
             }
         }
     }
@@ -506,7 +508,8 @@ impl Child {
         }
     }
 
-    fn receives(&mut self, role: Role, parcel: &Parcel) {
+    /// Judges a parcel; `splats` says whether the splats of the views were filled before.
+    fn receives(&mut self, role: Role, parcel: &Parcel, splats: bool) {
         assert!(!self.ended, "nothing follows the end of views");
         match &parcel.message {
             ToChild::Warm(_) => {
@@ -525,7 +528,12 @@ impl Child {
                     Start::Encode(job) => 2 + usize::from(job.has_refined),
                     Start::Compare(_) => panic!("no part of a job"),
                 };
-                assert_eq!(parcel.fds.len(), fds, "a table for each fd, and none more");
+                let splats = usize::from(splats && role != Role::Prepare);
+                assert_eq!(
+                    parcel.fds.len(),
+                    fds + splats,
+                    "a table for each fd, and none more"
+                );
             }
             ToChild::View { index } => {
                 assert!(self.started && role != Role::Prepare);

@@ -4,7 +4,7 @@
 use std::sync::OnceLock;
 
 use proto::message::{Done, Role, Table};
-use proto::table::{Camera, Refined, View};
+use proto::table::{Camera, Refined, SplatScene, View};
 use supervisor::cli::{self, Command};
 use supervisor::job::Spec;
 
@@ -15,7 +15,7 @@ const TEXTURE_SIZE: u32 = 256;
 /// The role that writes a table.
 pub(super) fn owner(table: Table) -> Role {
     match table {
-        Table::Mesh | Table::Surface | Table::View(_) => Role::Prepare,
+        Table::Mesh | Table::Surface | Table::Splats | Table::View(_) => Role::Prepare,
         Table::Texture
         | Table::Colours
         | Table::Layer(_)
@@ -39,6 +39,7 @@ pub fn least(table: Table) -> u64 {
         Table::Mesh => 64 + 3 * (12 + 12 + 8 + 4) + 12,
         Table::Surface => 64 + 3 * 12 + 12,
         Table::View(_) => view(0, false).byte_len(),
+        Table::Splats => SplatScene::BYTES[0],
         Table::Texture => 64 + u64::from(TEXTURE_SIZE).pow(2) * 5,
         Table::Layer(_) => 64 + u64::from(TEXTURE_SIZE).pow(2) * 4,
         Table::Colours => 64 + 3 * 4,
