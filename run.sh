@@ -139,13 +139,16 @@ check_crates() {
     fi
 }
 
-# The Python package as its users get it: installed by pip, in an environment of its own.
+# The Python package as its users get it: installed by pip, in an environment of its own, from wheels that a test installs again.
 test_python() {
     need_python "the Python package is tested"
+    command -v strip >/dev/null || install "the programs are stripped for their wheel" binutils
+    command -v openssl >/dev/null || install "the Python package is tested with a certificate" openssl
     python3 -m venv --clear target/python
-    # Left by an earlier build, it would be installed in place of the sources.
-    rm -rf proto/python/build
-    target/python/bin/pip install --quiet --disable-pip-version-check ./proto/python
+    rm -rf target/wheels
+    target/python/bin/pip wheel --quiet --disable-pip-version-check --wheel-dir target/wheels \
+        --constraint tests/browser/requirements.txt "./proto/python[trimesh]" mypy==2.4.1
+    target/python/bin/pip install --quiet --disable-pip-version-check --no-index --find-links target/wheels "kiln-client[trimesh]" mypy
     (cd proto/python/tests && KILN_BIN=$OLDPWD/target/release/kiln "$OLDPWD/target/python/bin/python" -B -W error -m unittest)
 }
 
@@ -161,7 +164,6 @@ test_browser() {
         target/browser/bin/pip install --quiet --disable-pip-version-check --only-binary=:all: -r tests/browser/requirements.txt
         printf '%s\n' "$wanted" >target/browser/stamp
     fi
-    rm -rf proto/python/build
     target/browser/bin/pip install --quiet --disable-pip-version-check --force-reinstall --no-deps ./proto/python
     (cd tests/browser && KILN_BIN=$here/target/release/kiln "$here/target/browser/bin/python" -B -m unittest)
 }

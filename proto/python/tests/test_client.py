@@ -21,13 +21,17 @@ class Fake:
     """Answers connection n by step n of its script; remembers each request's head and body."""
 
     def __init__(self, *script):
-        self.path = os.path.join(tempfile.mkdtemp(), "s")
-        self._listener = socket.socket(socket.AF_UNIX)
-        self._listener.bind(self.path)
-        self._listener.listen(16)
+        self._listener = self.listen()
         self.seen = []
         self._thread = threading.Thread(target=self._serve, args=(script,), daemon=True)
         self._thread.start()
+
+    def listen(self):
+        self.path = os.path.join(tempfile.mkdtemp(), "s")
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(self.path)
+        listener.listen(16)
+        return listener
 
     def _serve(self, script):
         for step in script:
@@ -224,11 +228,11 @@ class Requests(unittest.TestCase):
 
         def revive(deadline):
             calls.append(1)
-            client.socket_path = server.path
+            client.address = server.path
 
         client._revive = revive
         self.assertEqual(client.get("a").id, JOB["id"])
-        client.socket_path, client._revive = "/nonexistent/kiln.sock", lambda deadline: calls.append(2)
+        client.address, client._revive = "/nonexistent/kiln.sock", lambda deadline: calls.append(2)
         with self.assertRaises(SidecarUnavailable):
             client.get("a")
         self.assertEqual(calls[:3], [1, 2, 2], "as long as there is patience")
@@ -240,7 +244,7 @@ class Requests(unittest.TestCase):
         def revive(deadline):
             calls.append(1)
             if len(calls) == 3:
-                client.socket_path = server.path
+                client.address = server.path
 
         client = Client("/nonexistent/kiln.sock", patience=5.0, revive=revive)
         self.assertEqual(client.get("a").id, JOB["id"])

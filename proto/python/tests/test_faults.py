@@ -85,7 +85,7 @@ class Faults(unittest.TestCase):
     def bake(self, server, **options):
         """A call of `bake_texture`, whose arrays the script does not look at."""
         os.environ["KILN_SOCKET"] = server.path
-        self.addCleanup(os.environ.pop, "KILN_SOCKET")
+        self.addCleanup(os.environ.pop, "KILN_SOCKET", None)
         return kiln.bake_texture(*ARRAYS, 64, **options)
 
 
@@ -95,6 +95,16 @@ class Time(Faults):
         with self.assertRaises(TimedOut):
             self.in_time(1.0, lambda: self.bake(server, timeout=1.0))
         self.assertEqual(server.seen[-1][1], f"/v1/jobs/{JOB['id']}/cancel")
+
+    def test_a_job_that_the_sidecar_ends_for_its_timeout_is_told_in_the_words_of_the_caller(self):
+        for code, kind in (("deadline_exceeded", TimedOut), ("gpu_hang", kiln.JobFailed)):
+            failed = {**JOB, "state": "failed", "error": {"code": code, "message": "out of time", "hint": "raise --timeout"}}
+            server, _ = self.fake(answer(202, JOB), events(event(1, "done", **failed)), answer(200, failed))
+            with self.assertRaises(kiln.KilnError) as raised:
+                self.bake(server, timeout=60.0)
+            self.assertIs(type(raised.exception), kind)
+            self.assertEqual("its timeout of 60 s" in str(raised.exception), kind is TimedOut)
+            self.assertEqual("--timeout" in str(raised.exception), kind is not TimedOut)
 
     def test_a_timeout_counts_for_the_file_too(self):
         done = {**JOB, "state": "succeeded", "artifacts": [{"name": "model.glb", "sha256": "0", "href": "/v1/a"}]}
@@ -264,8 +274,8 @@ class Lies(Faults):
     def test_readiness(self):
         for lie in (self.bytes(b"garbage\r\n\r\n"), self.bytes(b""), answer(200, [1]), answer(200, b"{")):
             with self.subTest(lie=lie):
-                _, client = self.fake(lie)
-                with self.assertRaises(OSError):
+                server, client = self.fake(lie)
+                with self.assertRaisesRegex(SidecarUnavailable, server.path):
                     client.is_ready()
         _, client = self.fake(answer(503, {"reasons": 1}))
         self.assertEqual(client.is_ready(), (False, []))

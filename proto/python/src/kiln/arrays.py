@@ -15,11 +15,26 @@ these packages is imported.
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Optional, Protocol, Sequence, Union
 
 import numpy as np
 
 from .safetensors import Tensor
+
+
+class Array(Protocol):
+    """An array of numpy, jax or cupy, or a tensor of torch."""
+
+    @property
+    def shape(self) -> Any: ...
+    @property
+    def dtype(self) -> Any: ...
+    def __len__(self) -> int: ...
+
+
+Matrix = Union[Array, Sequence[Sequence[float]]]
+Matrices = Union[Array, Sequence[Matrix]]
+Pictures = Union[Array, Sequence[Array]]
 
 #: `intrinsics` are in units of the picture, not of its pixels.
 METADATA = {"intrinsics": "normalized"}

@@ -1,4 +1,4 @@
-"""Calls → HTTP/1.1 over the sidecar's Unix socket, one connection a request, from any thread.
+"""Calls → HTTP/1.1 over the sidecar's Unix socket, TCP or TLS, one connection a request, from any thread.
 
 Every request can be repeated without doing its work twice (a job by its `Idempotency-Key`), so it is: after a lost connection
 and after 429 and 503, until `patience` seconds have brought nothing. Waiting is a blocked `recv`, without the GIL, and each
@@ -16,6 +16,7 @@ import math
 import os
 import random
 import socket
+import ssl
 import stat
 import struct
 import time
@@ -23,7 +24,6 @@ import urllib.parse
 import uuid
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, TypeVar, Union
 
-from . import safetensors
 from .errors import Cancelled, JobFailed, KilnError, RequestProblem, SidecarUnavailable, TimedOut
 
 Body = Sequence[Union[bytes, memoryview]]
@@ -38,6 +38,8 @@ _SLOWEST = 1 << 20
 _LONGEST_JSON, _LONGEST_LINE, _LONGEST_EVENT = 64 << 20, 1 << 20, 4 << 20
 #: Bytes of a file that does not say how long it is.
 _LONGEST_FILE = 8 << 30
+#: Whether this system tells who listens at a Unix socket, as Linux does.
+HAS_UNIX = hasattr(socket, "AF_UNIX") and hasattr(socket, "SO_PEERCRED")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,21 +89,32 @@ class Event:
 
 
 class Client:
-    """See the head of this module. `timeout` is for one read or write; `revive` is called with the deadline where nobody
-    listens, before each try: who was started may be killed again, or end unheard of while it is asked for."""
+    """See the head of this module. `address` is the path of a socket, or `http://` or `https://` with host, port and, behind a
+    proxy, the path before `/v1`; `token` is what is shown there. `timeout` is for one read or write; `revive` is called with
+    the deadline where nobody listens, before each try: who was started may be killed again, or end unheard of while it is
+    asked for."""
 
     def __init__(
         self,
-        socket_path: Union[str, "os.PathLike[str]"],
+        address: Union[str, "os.PathLike[str]"],
+        token: Optional[str] = None,
         *,
         timeout: float = 60.0,
         patience: float = 60.0,
         revive: Optional[Callable[[Optional[float]], None]] = None,
     ) -> None:
-        self.socket_path = os.fspath(socket_path)
+        self.address = os.fspath(address)
         self.timeout = timeout
         self.patience = patience
         self._revive = revive
+        self._url = _url(self.address) if "://" in self.address else None
+        # Read from a file, it ends in a line break.
+        self._token = (token or "").strip()
+        if not self._token.isascii() or not self._token.isprintable():
+            raise ValueError("the token is not one line of ASCII")
+        self._tls = ssl.create_default_context() if self._url and self._url.scheme == "https" else None
+        if self._tls:
+            self._tls.sslsocket_class = _TlsSocket
 
     def submit(
         self,
@@ -221,8 +234,10 @@ class Client:
         try:
             response = _exchange(connection, "GET", "/readyz")
             state = _object(connection.body(response, _LONGEST_JSON) or b"{}")
-        except http.client.HTTPException as error:
-            raise ConnectionError(f"no sidecar answers at {self.socket_path}: {error!r}") from error
+        except (OSError, http.client.HTTPException) as error:
+            if deadline is not None and time.monotonic() >= deadline:
+                raise TimedOut("the time that the caller gave is over") from error
+            raise self._silent(error) from error
         finally:
             connection.close()
         reasons = state.get("reasons")
@@ -265,7 +280,11 @@ class Client:
     def _connect(self, deadline: Optional[float], timeout: float) -> "_Connection":
         if deadline is not None and deadline <= time.monotonic():
             raise TimedOut("the time that the caller gave is over")
-        return _Connection(self.socket_path, timeout, deadline)
+        return _Connection(self, timeout, deadline)
+
+    def _silent(self, error: Exception) -> SidecarUnavailable:
+        why = (isinstance(error, OSError) and error.strerror) or error
+        return SidecarUnavailable(f"no sidecar answers at {self.address}: {why}")
 
     @staticmethod
     def _refuse(connection: "_Connection", response: http.client.HTTPResponse) -> None:
@@ -316,7 +335,8 @@ class _Pauses:
         if self._deadline is not None and now >= self._deadline:
             raise TimedOut("the time that the caller gave is over") from error
         revive = self._client._revive
-        if isinstance(error, (FileNotFoundError, ConnectionRefusedError)) and revive:
+        nobody = isinstance(error, (FileNotFoundError, ConnectionRefusedError, socket.gaierror))
+        if nobody and revive:
             revive(self._deadline)
             if not self._revived:
                 self._revived = True
@@ -325,10 +345,12 @@ class _Pauses:
         # Not all at the same moment.
         pause = seconds if seconds is not None else self._pause * random.uniform(0.5, 1.0)
         self._pause = min(2 * self._pause, _LONGEST_PAUSE)
-        if now + pause > self._since + self._client.patience:
+        # Where nobody listens, a deadline before the next try changes nothing about the reason.
+        late = nobody and self._deadline is not None and now + pause >= self._deadline
+        if late or now + pause > self._since + self._client.patience:
             if isinstance(error, RequestProblem):
                 raise error
-            raise SidecarUnavailable(f"no sidecar answers at {self._client.socket_path}: {error}") from error
+            raise self._client._silent(error) from error
         if self._deadline is not None:
             pause = min(pause, self._deadline - now)
         time.sleep(pause)
@@ -355,57 +377,103 @@ def folder_fault(path: str, own: bool = False) -> Optional[str]:
 
 
 class _Socket(socket.socket):
-    """Each wait of which ends: after `idle` seconds, and at `until`."""
-
-    idle = 60.0
-    until: Optional[float] = None
-
-    def _bound(self) -> None:
-        left = self.idle if self.until is None else min(self.idle, self.until - time.monotonic())
-        if left <= 0:
-            raise socket.timeout("timed out")
-        self.settimeout(left)
-
-    def connect(self, address: Any) -> None:
-        self._bound()
-        super().connect(address)
+    #: Seconds that a wait may take now.
+    left: Callable[[], float]
 
     def sendall(self, data: Any, flags: int = 0) -> None:
-        self._bound()
+        self.settimeout(self.left())
         super().sendall(data, flags)
 
     def recv_into(self, *args: Any) -> int:
-        self._bound()
+        self.settimeout(self.left())
+        return super().recv_into(*args)
+
+
+class _TlsSocket(ssl.SSLSocket):
+    left: Callable[[], float]
+
+    # `sendall` is a loop of this one.
+    def send(self, data: Any, flags: int = 0) -> int:
+        self.settimeout(self.left())
+        return super().send(data, flags)
+
+    def recv_into(self, *args: Any) -> int:
+        self.settimeout(self.left())
         return super().recv_into(*args)
 
 
 class _Connection(http.client.HTTPConnection):
-    """To a Unix socket whose other end is this user's or root's, in a folder where not everybody may put another; for one request."""
+    """For one request: to a Unix socket whose other end is this user's or root's, in a folder where not everybody may put another,
+    or to a URL."""
 
-    def __init__(self, path: str, timeout: float, deadline: Optional[float]) -> None:
-        super().__init__("localhost", timeout=timeout)
-        self._path = path
-        self._deadline = deadline
-        self._wire = _Socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._wire.idle = timeout
+    def __init__(self, client: Client, timeout: float, deadline: Optional[float]) -> None:
+        self.client, url = client, client._url
+        if client._tls:
+            self.default_port = 443
+        super().__init__((url and url.hostname) or "localhost", (url and url.port) or self.default_port, timeout=timeout)
+        self.prefix = url.path.rstrip("/") if url else ""
+        self._idle, self._deadline = timeout, deadline
         self._response: Optional[http.client.HTTPResponse] = None
         self.may_take(0)
 
     def connect(self) -> None:
-        why = folder_fault(self._path)
-        if why:
-            raise SidecarUnavailable(f"{self._path} is not trusted: its folder {why}")
-        self.sock = self._wire
+        if self.client._url is None:
+            self.sock = self._to_user(self.client.address)
+            return
+        error: OSError = OSError(f"{self.host} has no address")
+        for family, kind, _, _, address in socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM):
+            try:
+                wire = self._open(family, kind, address)
+                break
+            except OSError as failed:
+                error = failed
+        else:
+            raise error
+        wire.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.sock = self._sealed(wire, self.client._tls) if self.client._tls else wire
+
+    def _open(self, family: int, kind: int, address: Any) -> _Socket:
+        wire = _Socket(family, kind)
+        wire.left = self._left
         try:
-            self.sock.connect(self._path)
-            credentials = self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+            wire.settimeout(self._left())
+            wire.connect(address)
         except BaseException:
-            self.close()
+            wire.close()
+            raise
+        return wire
+
+    def _sealed(self, wire: _Socket, tls: ssl.SSLContext) -> ssl.SSLSocket:
+        try:
+            wire.settimeout(self._left())
+            sealed = tls.wrap_socket(wire, server_hostname=self.host)
+        except BaseException as error:
+            wire.close()
+            if not isinstance(error, ssl.SSLError) or isinstance(error, ssl.SSLEOFError):
+                raise
+            # A wrong certificate, or no TLS at all: it stays so.
+            raise SidecarUnavailable(f"{self.client.address} is not trusted: {error}") from error
+        assert isinstance(sealed, _TlsSocket)
+        sealed.left = self._left
+        return sealed
+
+    def _to_user(self, path: str) -> _Socket:
+        if not HAS_UNIX:
+            raise SidecarUnavailable(f"{path} is a Unix socket, which only Linux has here: give the http:// URL of a sidecar, and its token")
+        why = folder_fault(path)
+        if why:
+            raise SidecarUnavailable(f"{path} is not trusted: its folder {why}")
+        wire = self._open(socket.AF_UNIX, socket.SOCK_STREAM, path)
+        try:
+            credentials = wire.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        except BaseException:
+            wire.close()
             raise
         _, uid, _ = struct.unpack("3i", credentials)
         if uid not in (0, os.getuid()):
-            self.close()
-            raise SidecarUnavailable(f"{self._path} is served by user {uid}, who is not trusted")
+            wire.close()
+            raise SidecarUnavailable(f"{path} is served by user {uid}, who is not trusted")
+        return wire
 
     def may_take(self, size: Optional[int]) -> None:
         """What begins now ends in time for so many bytes, whatever trickles in; without a size only the deadline ends it."""
@@ -413,10 +481,16 @@ class _Connection(http.client.HTTPConnection):
         self._until(math.inf if size is None else size)
 
     def _until(self, size: float) -> None:
-        until = self._begun + self._wire.idle + size / _SLOWEST
+        self._ends = self._begun + self._idle + size / _SLOWEST
         if self._deadline is not None:
-            until = min(until, self._deadline)
-        self._wire.until = until
+            self._ends = min(self._ends, self._deadline)
+
+    def _left(self) -> float:
+        """Each wait ends: after some idle seconds, and at the end of what began."""
+        left = min(self._idle, self._ends - time.monotonic())
+        if left <= 0:
+            raise socket.timeout("timed out")
+        return left
 
     def getresponse(self) -> http.client.HTTPResponse:
         self._response = super().getresponse()
@@ -450,7 +524,6 @@ class _Connection(http.client.HTTPConnection):
         super().close()
         if self._response is not None:
             self._response.close()
-        self._wire.close()
 
 
 def _exchange(
@@ -458,7 +531,9 @@ def _exchange(
 ) -> http.client.HTTPResponse:
     size = sum(memoryview(part).nbytes for part in body)
     connection.may_take(size)
-    connection.putrequest(method, path, skip_accept_encoding=True)
+    connection.putrequest(method, connection.prefix + path, skip_accept_encoding=True)
+    if connection.client._token:
+        connection.putheader("Authorization", f"Bearer {connection.client._token}")
     for name, value in (headers or {}).items():
         connection.putheader(name, value)
     if body or method in ("POST", "PUT"):
@@ -504,6 +579,18 @@ def _parse(response: http.client.HTTPResponse) -> Iterator[Event]:
             kind = value
         elif name == "data":
             data.append(value)
+
+
+def _url(address: str) -> urllib.parse.SplitResult:
+    url = urllib.parse.urlsplit(address)
+    try:
+        right = url.scheme in ("http", "https") and url.hostname and (url.port or True)
+    except ValueError:
+        right = False
+    if not right or url.query or url.fragment or url.username is not None:
+        # Not shown: what is too much may be a secret.
+        raise ValueError("an address is the path of a socket, or http:// or https:// with host, port and path, and nothing else")
+    return url
 
 
 def _object(text: Union[bytes, str]) -> Dict[str, Any]:

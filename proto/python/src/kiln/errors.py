@@ -9,6 +9,10 @@ class KilnError(Exception):
     """All errors of this package, but for wrong arguments, which are ValueError and TypeError as everywhere."""
 
 
+class KilnWarning(UserWarning):
+    """What a job warned of: the result is there, and may not be what was wanted."""
+
+
 class SidecarUnavailable(KilnError):
     """No sidecar answers, and none can be started."""
 

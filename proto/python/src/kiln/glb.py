@@ -1,4 +1,4 @@
-"""The bytes of a GLB → its texture, or a file."""
+"""A finished model: its bytes, its texture, what the job told of it."""
 
 from __future__ import annotations
 
@@ -6,22 +6,48 @@ import json
 import os
 import struct
 import uuid
-from typing import IO, Any, Dict, Optional, Tuple, Union
+from typing import IO, TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Tuple, Union
 
 import numpy as np
 
 from . import png
 
+if TYPE_CHECKING:
+    import trimesh
+
 _JSON, _BIN = 0x4E4F534A, 0x004E4942
 
 
 class Glb:
-    """A finished model. `export` is called as that of `trimesh.Trimesh`, which TRELLIS's `to_glb` returns."""
+    """A finished model. `export` is called as that of `trimesh.Trimesh`, which TRELLIS's `to_glb` returns; `to_trimesh` makes one."""
 
-    def __init__(self, data: bytes, job: Optional[Dict[str, Any]] = None) -> None:
+    def __init__(self, data: bytes, job: Optional[Dict[str, Any]] = None, files: Optional[Mapping[str, bytes]] = None) -> None:
         self.data = data
-        #: The job that made it: device, warnings, attempts.
+        #: The job that made it, as the sidecar shows it.
         self.job: Dict[str, Any] = job or {}
+        #: What else it made: `preview.png`, and of `maps=True` `coverage.png`, `residual.png` and `provenance.png`.
+        self.files: Dict[str, bytes] = dict(files or {})
+
+    @property
+    def report(self) -> Dict[str, Any]:
+        """What `kiln bake --report` writes."""
+        return self.job.get("report") or {}
+
+    @property
+    def psnr(self) -> Optional[float]:
+        """How well the texture explains the views, in dB: those held out if there are, else those of the fit."""
+        psnr = self.report.get("psnr") or {}
+        return next((float(psnr[key]) for key in ("holdout_db", "train_db") if psnr.get(key) is not None), None)
+
+    @property
+    def warnings(self) -> List[str]:
+        """What the user should know; each was a `KilnWarning`, too."""
+        return [str(warning.get("text", "")) for warning in self.job.get("warnings") or []]
+
+    @property
+    def preview(self) -> Optional[bytes]:
+        """The contact sheet, a PNG, of a job with `preview=True`."""
+        return self.files.get("preview.png")
 
     def export(self, file_obj: Union[str, "os.PathLike[str]", IO[bytes], None] = None, file_type: Optional[str] = None) -> bytes:
         """Writes the GLB to a path (whole, or not at all) or an open file; returns its bytes."""
@@ -39,13 +65,23 @@ class Glb:
         """uint8 [H, W, 3], row 0 at the top: glTF's v = 0, OpenGL's v = 1."""
         return texture(self.data)
 
-    def to_trimesh(self) -> Any:
-        """As a `trimesh` object, with what the caller has installed."""
+    def to_trimesh(self) -> "trimesh.Trimesh":
+        """With `.vertices`, `.faces`, `.visual`, `.apply_transform` and formats of `.export`, as TRELLIS's own result has them. Vertices
+        stay one for each corner of a chart. Of several pages, see `trimesh.load_scene`."""
         import io
 
-        import trimesh  # type: ignore[import-not-found, import-untyped, unused-ignore]
+        try:
+            import PIL  # noqa: F401 (trimesh leaves pictures out without it)
+            import trimesh
+        except ImportError as error:
+            raise ImportError(f"{error}: pip install 'kiln-client[trimesh]' brings what to_trimesh needs") from error
+        return trimesh.load_mesh(io.BytesIO(self.data), file_type="glb", process=False)
 
-        return trimesh.load(io.BytesIO(self.data), file_type="glb", force="mesh")
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name):
+            hint = "" if name.startswith("_") else f": to_trimesh().{name} may be meant"
+            raise AttributeError(f"a Glb has no {name}{hint}")
 
 
 def _write_whole(path: str, data: bytes) -> None:
@@ -66,6 +102,8 @@ def _write_whole(path: str, data: bytes) -> None:
         if isinstance(error, OSError) and error.filename == part:
             error.filename, error.filename2 = path, None
         raise
+    if not hasattr(os, "O_DIRECTORY"):
+        return
     # The name is on disk with its folder.
     opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

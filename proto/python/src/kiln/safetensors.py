@@ -52,11 +52,6 @@ def encode(tensors: Mapping[str, Tensor], metadata: Optional[Mapping[str, str]] 
     return [memoryview(struct.pack("<Q", len(text)) + text), *parts]
 
 
-def size(parts: Sequence[memoryview]) -> int:
-    """Bytes of an encoded file."""
-    return sum(part.nbytes for part in parts)
-
-
 def decode(file: Union[bytes, bytearray, memoryview]) -> Tuple[Dict[str, np.ndarray], Dict[str, str]]:
     """The arrays of a file, read in place, and its metadata."""
     view = memoryview(file).cast("B")

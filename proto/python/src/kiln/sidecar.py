@@ -1,5 +1,5 @@
-"""Where the sidecar is: `$KILN_SOCKET`, else the default socket if somebody listens there, in a folder of this user's alone, else a
-private one, started here.
+"""Where the sidecar is: `$KILN_URL` with `$KILN_TOKEN`, else `$KILN_SOCKET`, else the default socket if somebody listens there, in a
+folder of this user's alone, else a private one, started here.
 
 A private sidecar belongs to this process: its store is a temporary folder, it ends with the process however that ends, and a
 process made by `fork` starts one of its own. The kernel ends a child when the *thread* that started it ends, so one thread
@@ -9,19 +9,19 @@ starts the sidecar and then only waits for it.
 from __future__ import annotations
 
 import atexit
-import fcntl
 import os
 import shutil
 import signal
 import socket
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import threading
 import time
 from typing import List, Optional
 
-from .client import Client, folder_fault
+from .client import HAS_UNIX, Client, folder_fault
 from .errors import SidecarUnavailable, TimedOut
 
 #: Runs in between, and becomes the sidecar: `preexec_fn` is not safe in a process with threads. 1 is PR_SET_PDEATHSIG; nobody
@@ -41,9 +41,13 @@ _LONGEST_PATH = 107
 
 def find(deadline: Optional[float] = None) -> "Sidecar":
     """The sidecar to use now; TimedOut where there is none by `deadline`, a time of `time.monotonic()`."""
-    named = os.environ.get("KILN_SOCKET")
+    url, named = os.environ.get("KILN_URL"), os.environ.get("KILN_SOCKET")
+    if url:
+        return Sidecar(url, None, os.environ.get("KILN_TOKEN"))
     if named:
         return Sidecar(named, None)
+    if not HAS_UNIX:
+        raise SidecarUnavailable("kiln runs on Linux: set KILN_URL and KILN_TOKEN to those of a sidecar there, or give client=")
     with _lock:
         private = _private
     if private is None:
@@ -58,15 +62,16 @@ def find(deadline: Optional[float] = None) -> "Sidecar":
 class Sidecar:
     """A place to connect to, and how to get it back."""
 
-    def __init__(self, path: str, private: Optional["_Private"]) -> None:
+    def __init__(self, path: str, private: Optional["_Private"], token: Optional[str] = None) -> None:
         self.path = path
+        self._token = token
         self.is_private = private is not None
         self._private = private
 
     def client(self, **options: float) -> Client:
         """For one call: a private sidecar that dies under it is started once more."""
         private = self._private
-        return Client(self.path, revive=private.ensure if private else None, **options)
+        return Client(self.path, self._token, revive=private.ensure if private else None, **options)
 
 
 def default_socket() -> str:
@@ -77,22 +82,20 @@ def default_socket() -> str:
 
 
 def binary() -> str:
-    """`$KILN_BIN`, else `kiln` on PATH, else beside this interpreter, in this package, or in the checkout around it."""
+    """`$KILN_BIN`, else `kiln` of this Python's environment, else on PATH, else in the checkout around this package."""
     named = os.environ.get("KILN_BIN")
     if named:
         if not os.access(named, os.X_OK):
             raise SidecarUnavailable(f"KILN_BIN={named} is no program")
         return os.path.abspath(named)
-    here = os.path.dirname(os.path.abspath(__file__))
-    places = [os.path.join(os.path.dirname(sys.executable or "/"), "kiln"), os.path.join(here, "bin", "kiln")]
-    checkout = os.path.abspath(os.path.join(here, *[os.pardir] * 4))
-    places.append(os.path.join(checkout, "target", "release", "kiln"))
-    for place in [shutil.which("kiln"), *places]:
+    own = os.path.join(sysconfig.get_path("scripts"), "kiln")
+    checkout = os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 4))
+    for place in [own, shutil.which("kiln"), os.path.join(checkout, "target", "release", "kiln")]:
         if place and os.path.isfile(place) and os.access(place, os.X_OK):
             return os.path.abspath(place)
     raise SidecarUnavailable(
-        "no sidecar runs, and no program kiln is on PATH to start one: build it (cargo build --release) and set KILN_BIN, "
-        "or start `kiln serve` and set KILN_SOCKET"
+        "no sidecar runs, and no program kiln is on PATH to start one: pip install 'kiln-client[server]' brings it, KILN_BIN "
+        "names it, and KILN_SOCKET or KILN_URL name a sidecar that runs"
     )
 
 
@@ -119,6 +122,8 @@ class _Private:
         self._stopped = False
 
     def _make_folder(self) -> None:
+        import fcntl
+
         base = tempfile.gettempdir()
         if len(base) + len(_PREFIX) + 20 > _LONGEST_PATH:
             base = "/tmp"
@@ -244,10 +249,12 @@ class _Private:
                 ready, reasons = client.is_ready(deadline=deadline)
                 if ready:
                     return
-            except OSError as error:
+                if any("failed" in reason for reason in reasons):
+                    raise _Unlucky(f"the sidecar cannot bake: {'; '.join(reasons)}\n{self._last_words()}")
+            except _Unlucky:
+                raise
+            except (SidecarUnavailable, TimedOut) as error:
                 reasons = [str(error)]
-            if any("failed" in reason for reason in reasons):
-                raise _Unlucky(f"the sidecar cannot bake: {'; '.join(reasons)}\n{self._last_words()}")
             # Asked again rather than told: nothing but an answer says that it is ready.
             time.sleep(pause if deadline is None else min(pause, max(0.0, deadline - time.monotonic())))
             pause = min(2 * pause, 0.2)
@@ -297,7 +304,8 @@ def _forked() -> None:
     _lock, _private = threading.Lock(), None
 
 
-os.register_at_fork(after_in_child=_forked)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
 
 
 def _python() -> Optional[str]:
@@ -319,6 +327,8 @@ def _listens(path: str, deadline: Optional[float] = None) -> bool:
 
 def _sweep() -> None:
     """Removes the folders of processes that were killed."""
+    import fcntl
+
     for entry in os.scandir(tempfile.gettempdir()):
         if not entry.name.startswith(_PREFIX):
             continue

@@ -1,6 +1,6 @@
-"""The calls of TRELLIS and SAM 3D Objects, with the same arguments and results, done by the sidecar.
+"""`bake` for files, and the calls of TRELLIS and SAM 3D Objects with the same arguments and results, done by the sidecar.
 
-Where they differ: the fit is deterministic, and its smoothing found from the views, so `lambda_tv` changes nothing; `near` and
+Where the latter differ: the fit is deterministic, and its smoothing found from the views, so `lambda_tv` changes nothing; `near` and
 `far` clip nothing; `mode='fast'` is a quicker fit of the same kind. Texels that no view sees are filled from the surface around.
 """
 
@@ -8,24 +8,34 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import functools
 import importlib
+import os
 import sys
 import threading
 import time
-from typing import Any, Callable, Dict, Mapping, Optional, Tuple, TypeVar
+import warnings
+from typing import TYPE_CHECKING, Any, Callable, Coroutine, Dict, Literal, Mapping, Optional, Protocol, Sequence, Tuple, TypeVar
 
 import numpy as np
 
-from . import arrays, safetensors, sidecar, splats
+from . import arrays, files, safetensors, sidecar, splats
+from .arrays import Matrices, Matrix, Pictures
 from .client import Client, Event
-from .errors import KilnError
+from .errors import JobFailed, KilnError, KilnWarning, TimedOut
 from .glb import Glb
+from .options import Blend, Fallback, Frame, Options, Quality, Refine
+
+if TYPE_CHECKING:
+    from typing_extensions import ParamSpec, Unpack
+
+    _P = ParamSpec("_P")
 
 #: Called with the share that is done, 0 to 1, and what is being done; a `gradio.Progress()` will do. What it raises ends the job.
 Progress = Callable[[float, str], object]
 _T = TypeVar("_T")
 
-_QUALITY = {"fast": "draft", "opt": "standard"}
+_QUALITY: Dict[str, Quality] = {"fast": "draft", "opt": "standard"}
 #: Seconds that a call whose time is over, or that is interrupted, still has to say so to the sidecar: of a `timeout`, at most
 #: this share.
 _PARTING, _PARTING_SHARE = 1.0, 0.1
@@ -33,44 +43,116 @@ _PARTING, _PARTING_SHARE = 1.0, 0.1
 _CANCELLING = 30.0
 #: Bounds of the spec's `fill_holes`.
 _HOLE_SIZES = (1e-12, 100.0)
+#: What `texture_size="auto"` chooses at most, by pages, unless told otherwise.
+_MOST_CHOSEN = {9: 2728, 16: 2048}
+
+
+class Mesh(Protocol):
+    """What `to_glb` takes as a mesh."""
+
+    @property
+    def vertices(self) -> Matrix: ...
+    @property
+    def faces(self) -> Matrix: ...
+
+
+class Texture(np.ndarray[Any, np.dtype[np.uint8]]):
+    """What `bake_texture` returns, an array like another. `glb` is the model that it was made on, with `psnr`, `report` and
+    `warnings`; views and copies have none."""
+
+    glb: Optional[Glb] = None
+
+
+def bake(
+    mesh: Optional[files.Path],
+    views: Optional[files.Path] = None,
+    output: Optional[files.Path] = None,
+    *,
+    images: Optional[files.Path] = None,
+    client: Optional[Client] = None,
+    progress: Optional[Progress] = None,
+    timeout: Optional[float] = None,
+    verbose: bool = False,
+    **options: Unpack[Options],
+) -> Glb:
+    """Files as `kiln bake` takes them → a GLB, written to `output` if that is given.
+
+    Gaussian splats may be the views, or the mesh without any views; a safetensors file of views may hold the mesh, which is
+    None then. `images` is the folder of a COLMAP model's pictures. `options` are the flags of `kiln bake` (`kiln.options`);
+    `preview=True` and `maps=True` put the pictures into the result's `files`. `client`: the sidecar to use; by default
+    `kiln.sidecar` finds or starts one. `timeout` is in seconds for the whole call.
+    Raises OSError for files, and otherwise as `bake_texture` does.
+    """
+    for name in options:
+        if name not in Options.__annotations__:
+            raise TypeError(f"bake() got an unexpected keyword argument {name!r}")
+    if output is not None:
+        folder = os.path.dirname(os.fspath(output))
+        if not os.fspath(output).lower().endswith(".glb"):
+            raise ValueError(f"the output is a GLB, and must end in .glb: {output}")
+        if not os.path.isdir(folder or os.curdir):
+            raise FileNotFoundError(f"the folder of the output is not there: {folder}")
+    spec: Dict[str, Any] = dict(options)
+    most = spec.pop("max_texture_size", None)
+    if spec.get("texture_size") == "auto":
+        spec.update(texture_size=most or _MOST_CHOSEN.get(spec.get("pages", 1), 4096), texture_auto=True)
+    elif most is not None:
+        raise ValueError("max_texture_size is for texture_size='auto'")
+    if "splat_views" in spec:
+        spec["splat_views"] = str(spec["splat_views"])
+    call = _Call(progress, timeout, verbose, client)
+    if mesh is not None:
+        sources = {"mesh": files.mesh(mesh)}
+        if views is not None:
+            sources["views"] = files.views(views, images)
+    elif views is not None and os.fspath(views).endswith(".safetensors"):
+        sources = {"arrays": files.views(views)}
+    else:
+        raise TypeError("bake() needs a mesh, or a safetensors file of views that holds one")
+    glb = call.run(spec, sources=sources)
+    if output is not None:
+        glb.export(output)
+    return glb
 
 
 def bake_texture(
-    vertices: Any,
-    faces: Any,
-    uvs: Any,
-    observations: Any,
-    masks: Any,
-    extrinsics: Any,
-    intrinsics: Any,
+    vertices: Matrix,
+    faces: Matrix,
+    uvs: Matrix,
+    observations: Pictures,
+    masks: Pictures,
+    extrinsics: Matrices,
+    intrinsics: Matrices,
     texture_size: int = 2048,
     near: float = 0.1,
     far: float = 10.0,
-    mode: str = "opt",
+    mode: Literal["opt", "fast"] = "opt",
     lambda_tv: float = 1e-2,
     verbose: bool = False,
     rendering_engine: Optional[str] = None,
     device: str = "auto",
     *,
+    client: Optional[Client] = None,
     progress: Optional[Progress] = None,
     timeout: Optional[float] = None,
-    quality: Optional[str] = None,
-    blend: str = "srgb",
+    quality: Optional[Quality] = None,
+    blend: Blend = "srgb",
     seed: int = 0,
-    fallback: str = "adapters",
-    refine: str = "auto",
-    frame: str = "auto",
-) -> np.ndarray:
+    fallback: Fallback = "adapters",
+    refine: Refine = "auto",
+    frame: Frame = "auto",
+    preview: bool = False,
+) -> Texture:
     """The texture for the caller's own `uvs`: uint8 [S, S, 3], row 0 at v = 1, as TRELLIS returns it.
 
     Arguments are those of TRELLIS (`kiln.arrays` says which arrays are taken); `rendering_engine` is SAM 3D Objects's and means
-    nothing here. `device`: `auto`, `gpu`, `cpu` or a part of an adapter's name; torch's `cuda` means `auto`. `timeout` is in
-    seconds for the whole call. `quality`: `draft`, `standard` or `best`. `blend`: `srgb` for views whose colours were blended
+    nothing here. `client`: the sidecar to use. `device`: `auto`, `gpu`, `cpu` or a part of an adapter's name; torch's `cuda`
+    means `auto`. `timeout` is in seconds for the whole call. `quality`: `draft`, `standard` or `best`. `blend`: `srgb` for views whose colours were blended
     as they are encoded, as splats are; `linear` for photographs. `fallback`: how far a failed bake may be repeated otherwise.
     `refine`: whether cameras and exposures are moved first, `off`, `auto` (where they are clearly off) or `on`.
     `frame`: `auto` takes another convention of axes, units or matrices where silhouettes show that it is meant, and warns of it;
-    `given` takes mesh and cameras as they are.
-    Raises JobFailed, Cancelled, RequestProblem, SidecarUnavailable or TimedOut.
+    `given` takes mesh and cameras as they are. `preview`: the result's `glb.preview` is a contact sheet to judge it by.
+    Raises JobFailed, Cancelled, RequestProblem, SidecarUnavailable or TimedOut. What a job warns of is a KilnWarning.
     """
     if mode not in _QUALITY:
         raise ValueError(f"Unknown mode: {mode}")
@@ -89,23 +171,21 @@ def bake_texture(
         "fallback": fallback,
         "refine": refine,
         "frame": frame,
+        "preview": preview,
     }
-    call = _Call(progress, timeout, verbose)
+    call = _Call(progress, timeout, verbose, client)
     tensors = arrays.pack(vertices, faces, uvs, observations, masks, extrinsics, intrinsics)
-    result = call.run(tensors, spec).texture()
+    glb = call.run(spec, safetensors.encode(tensors, arrays.METADATA))
+    result = glb.texture().view(Texture)
     if result.shape != (size, size, 3):
         raise KilnError(f"the sidecar made a texture of {list(result.shape)} in place of {size}")
+    result.glb = glb
     return result
 
 
-async def abake_texture(*args: Any, progress: Optional[Progress] = None, **kwargs: Any) -> np.ndarray:
-    """`bake_texture` without blocking the loop; cancelling the task cancels the job. `progress` is called in the loop."""
-    return await _apart(bake_texture, args, kwargs, progress)
-
-
 def to_glb(
-    app_rep: Any,
-    mesh: Any = None,
+    app_rep: object,
+    mesh: Optional[Mesh] = None,
     simplify: float = 0.95,
     fill_holes: bool = True,
     fill_holes_max_size: float = 0.04,
@@ -117,18 +197,20 @@ def to_glb(
     use_vertex_color: bool = False,
     rendering_engine: Optional[str] = None,
     *,
-    views: Optional[Tuple[Any, Any, Any]] = None,
+    views: Optional[Tuple[Pictures, Matrices, Matrices]] = None,
+    client: Optional[Client] = None,
     progress: Optional[Progress] = None,
     timeout: Optional[float] = None,
-    quality: str = "standard",
+    quality: Quality = "standard",
     device: str = "auto",
-    blend: str = "srgb",
+    blend: Blend = "srgb",
     seed: int = 0,
-    fallback: str = "adapters",
-    refine: str = "auto",
-    frame: str = "auto",
+    fallback: Fallback = "adapters",
+    refine: Refine = "auto",
+    frame: Frame = "auto",
     splat_filter: str = "mip:0.1",
     splat_views: str = "auto",
+    preview: bool = False,
 ) -> Glb:
     """A mesh and its appearance → a GLB, y up, that `export`s as TRELLIS's result does.
 
@@ -142,8 +224,8 @@ def to_glb(
     """
     if not with_texture_baking:
         raise ValueError("with_texture_baking=False asks for a GLB without a texture, which is not made here")
-    call = _Call(progress, timeout, verbose)
-    spec = {
+    call = _Call(progress, timeout, verbose, client)
+    spec: Dict[str, Any] = {
         "texture_size": int(texture_size),
         "quality": quality,
         "blend": blend,
@@ -152,6 +234,7 @@ def to_glb(
         "fallback": fallback,
         "refine": refine,
         "frame": frame,
+        "preview": preview,
         # TRELLIS turns its meshes from z up to y up as it writes them.
         "up": "z",
     }
@@ -159,7 +242,7 @@ def to_glb(
         if not splats.are_in(app_rep):
             raise TypeError("only Gaussians show a surface of their own: give a mesh")
         spec.update(splat_filter=splat_filter, splat_views=splat_views)
-        return call.run({}, spec, splats.ply(app_rep))
+        return call.run(spec, sources={"mesh": _file("splats.ply", splats.ply(app_rep))})
     if with_mesh_postprocess and simplify > 0:
         spec["simplify"] = float(simplify)
     shape = arrays.mesh(mesh.vertices, mesh.faces)
@@ -168,48 +251,68 @@ def to_glb(
         spec["fill_holes"] = _hole_size(np.asarray(shape["vertices"]), np.asarray(shape["faces"]), fill_holes_max_size)
     if views is None and splats.are_in(app_rep):
         spec.update(splat_filter=splat_filter, splat_views=splat_views)
-        return call.run(shape, spec, splats.ply(app_rep))
+        own = _file("mesh.safetensors", b"".join(safetensors.encode(shape, arrays.METADATA)))
+        return call.run(spec, sources={"mesh": own, "views": _file("splats.ply", splats.ply(app_rep))})
     observations, extrinsics, intrinsics = _render(app_rep) if views is None else views
     tensors = arrays.pack(mesh.vertices, mesh.faces, None, observations, None, extrinsics, intrinsics)
     pictures = tensors["observations"]
     tensors["masks"] = [np.any(picture > 0, axis=-1) for picture in pictures]
-    return call.run(tensors, spec)
+    return call.run(spec, safetensors.encode(tensors, arrays.METADATA))
 
 
-async def ato_glb(*args: Any, progress: Optional[Progress] = None, **kwargs: Any) -> Glb:
-    """`to_glb` without blocking the loop; cancelling the task cancels the job. `progress` is called in the loop."""
-    return await _apart(to_glb, args, kwargs, progress)
+def _file(name: str, data: bytes) -> files.Source:
+    return files.Source(name, {name: data})
 
 
 class _Call:
     """One call of the above: its job, and what is told about it."""
 
-    def __init__(self, progress: Optional[Progress], timeout: Optional[float], verbose: bool) -> None:
+    def __init__(self, progress: Optional[Progress], timeout: Optional[float], verbose: bool, client: Optional[Client]) -> None:
         self._progress = progress
         self._line = verbose and progress is None
+        self._client = client
+        self._timeout = timeout
         self._end = None if timeout is None else time.monotonic() + timeout
         # What follows, the cancel, counts too.
         self._deadline = None if timeout is None else time.monotonic() + timeout - min(_PARTING, _PARTING_SHARE * timeout)
         self._phase = "queued"
         self._stop = _stop.get() or _Stop()
 
-    def run(self, tensors: Mapping[str, safetensors.Tensor], spec: Mapping[str, Any], views: Optional[bytes] = None) -> Glb:
-        """Submits, waits and fetches. `views`: a PLY of splats, where the tensors hold the mesh alone or nothing."""
-        place = sidecar.find(self._deadline)
-        client = place.client()
+    def run(
+        self, spec: Mapping[str, Any], tensors: Optional[Sequence[memoryview]] = None, sources: Mapping[str, files.Source] = {}
+    ) -> Glb:
+        """Submits, waits, fetches and warns. The inputs are `tensors`, or files by their keys in the spec."""
+        try:
+            glb = self._run(spec, tensors, sources)
+        except (TimedOut, JobFailed) as error:
+            if self._timeout is None or isinstance(error, JobFailed) and error.code != "deadline_exceeded":
+                raise
+            # A job that failed says so in the words of the command line.
+            where = "" if isinstance(error, JobFailed) else f": {error}"
+            raise TimedOut(f"the call took longer than its timeout of {self._timeout:g} s{where}") from error
+        for text in glb.warnings:
+            warnings.warn(text, KilnWarning, stacklevel=_callers_level())
+        return glb
+
+    def _run(
+        self, spec: Mapping[str, Any], tensors: Optional[Sequence[memoryview]], sources: Mapping[str, files.Source]
+    ) -> Glb:
+        client, private = self._client, False
+        if client is None:
+            place = sidecar.find(self._deadline)
+            client, private = place.client(), place.is_private
+        for key, source in sources.items():
+            digests = {}
+            for name, data in source.files.items():
+                if isinstance(data, str):
+                    with open(data, "rb") as file:
+                        data = file.read()
+                digests[name] = client.upload(data, deadline=self._deadline)
+            named = digests[source.main] if key == "arrays" else {"files": digests, "main": source.main}
+            spec = {**spec, key: named}
         if self._end is not None:
             spec = {**spec, "timeout_s": max(0.001, self._end - time.monotonic())}
-        parts = safetensors.encode(tensors, arrays.METADATA)
-        if views is None:
-            job = client.submit(spec, parts, deadline=self._deadline)
-        else:
-            sources = {"mesh": ("splats.ply", views)}
-            if tensors:
-                sources = {"mesh": ("mesh.safetensors", b"".join(parts)), "views": ("splats.ply", views)}
-            for source, (name, data) in sources.items():
-                digest = client.upload(data, deadline=self._deadline)
-                spec = {**spec, source: {"files": {name: digest}, "main": name}}
-            job = client.submit(spec, deadline=self._deadline)
+        job = client.submit(spec, tensors, deadline=self._deadline)
         try:
             self._stop.concerns(client, job.id)
             left = None if self._deadline is None else self._deadline - time.monotonic()
@@ -222,10 +325,13 @@ class _Call:
             if self._line:
                 print(file=sys.stderr)
         data = client.fetch(done.check(), deadline=self._end)
-        if place.is_private:
+        # The report is in the job.
+        others = [name for name in done.artifacts if name not in ("model.glb", "report.json")]
+        more = {name: client.fetch(done, name, deadline=self._end) for name in others}
+        if private:
             # Nobody else looks at its jobs, and the arrays take room.
             _quietly(client.forget, done.id, self._parting())
-        return Glb(data, done.raw)
+        return Glb(data, done.raw, more)
 
     def _parting(self) -> float:
         """Until when a last word may take: a moment, even where what `progress` did took all the time there was."""
@@ -271,13 +377,23 @@ class _Stop:
 _stop: "contextvars.ContextVar[Optional[_Stop]]" = contextvars.ContextVar("kiln_stop", default=None)
 
 
-async def _apart(
-    function: Callable[..., _T], args: Tuple[Any, ...], kwargs: Dict[str, Any], progress: Optional[Progress]
-) -> _T:
-    """Runs `function` on a thread of its own, so that no number of waiting calls fills the loop's pool of threads."""
+def _apart(function: Callable[_P, _T]) -> Callable[_P, Coroutine[Any, Any, _T]]:
+    """`function` without blocking the loop: on a thread of its own, so that no number of waiting calls fills the loop's pool."""
+
+    @functools.wraps(function)
+    async def call(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+        return await _on_thread(function, args, dict(kwargs))
+
+    call.__name__ = call.__qualname__ = f"a{function.__name__}"
+    call.__doc__ = f"`{function.__name__}` without blocking the loop; cancelling the task cancels the job. `progress` is called in the loop."
+    return call
+
+
+async def _on_thread(function: Callable[..., _T], args: Sequence[Any], kwargs: Dict[str, Any]) -> _T:
     loop = asyncio.get_running_loop()
     result: "asyncio.Future[_T]" = loop.create_future()
     stop = _Stop()
+    progress = kwargs.get("progress")
 
     def tell(then: Callable[..., object], *values: object) -> None:
         try:
@@ -312,6 +428,19 @@ async def _apart(
         # Not here: asking the sidecar may take its time, and the loop has others to serve.
         threading.Thread(target=stop.stop, name="kiln cancel", daemon=True).start()
         raise
+
+
+abake = _apart(bake)
+abake_texture = _apart(bake_texture)
+ato_glb = _apart(to_glb)
+
+
+def _callers_level() -> int:
+    """The `stacklevel` of the first frame outside of this package."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__package__") == __package__:
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 def _quietly(call: Callable[..., object], job_id: str, deadline: float) -> None:
