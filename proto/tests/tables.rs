@@ -242,7 +242,7 @@ fn every_field_of_a_view_is_bounded() {
     let changes: &[(&str, usize, &[u8])] = &[
         ("magic", 0, b"KILNTEX1"),
         ("unused word", 60, &[0, 0, 0, 1]),
-        ("unknown flag", 16, &[5]),
+        ("unknown flag", 16, &[9]),
         ("no width", 8, &ZERO),
         ("no height", 12, &ZERO),
         ("width beyond the limit", 8, &16_385_u32.to_le_bytes()),

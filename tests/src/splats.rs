@@ -18,9 +18,9 @@ pub struct Splat {
     pub constant: [f32; 3],
 }
 
-/// The bytes of a little-endian PLY. With `shine`, each splat has this number for all nine coefficients of degree 1.
-pub fn ply(splats: &[Splat], shine: Option<f32>) -> Vec<u8> {
-    let rest = if shine.is_some() { 9 } else { 0 };
+/// The bytes of a little-endian PLY with harmonics of a degree, each of them `shine`.
+pub fn ply(splats: &[Splat], degree: u32, shine: f32) -> Vec<u8> {
+    let rest = 3 * ((degree + 1).pow(2) - 1);
     let mut names = ["x", "y", "z", "f_dc_0", "f_dc_1", "f_dc_2"]
         .map(str::to_owned)
         .to_vec();
@@ -39,7 +39,7 @@ pub fn ply(splats: &[Splat], shine: Option<f32>) -> Vec<u8> {
     let mut bytes = header.into_bytes();
     for splat in splats {
         let log = splat.scale.ln();
-        let shine = (0..rest).map(|_| shine.unwrap_or(0.0));
+        let shine = (0..rest).map(|_| shine);
         let others = [3.0, log, log, log, 1.0, 0.0, 0.0, 0.0];
         let row = (splat.at.into_iter().chain(splat.constant))
             .chain(shine)
@@ -123,7 +123,7 @@ pub fn write(folder: &Path) -> [PathBuf; 2] {
     let spindle = |times: u32| icosphere(times).map(|[x, y, z]| [x, 0.4 * y, 0.3 * z]);
     let splats: Vec<Splat> = spindle(4).positions.into_iter().map(splat).collect();
     let files = ["spindle.ply", "splats.ply"].map(|name| folder.join(name));
-    let bytes = [spindle(3).ply(), ply(&splats, None)];
+    let bytes = [spindle(3).ply(), ply(&splats, 0, 0.0)];
     for (file, bytes) in files.iter().zip(bytes) {
         fs::write(file, bytes).expect("room");
     }

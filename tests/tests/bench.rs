@@ -84,7 +84,7 @@ fn sizes_are_varied_with_input_of_its_own_and_drawn() {
         "--gpu",
         "--smallest",
         "--axes",
-        "texture,faces",
+        "texture,faces,splats",
         "--picture",
         &picture_name,
     ];
@@ -96,7 +96,7 @@ fn sizes_are_varied_with_input_of_its_own_and_drawn() {
         .iter()
         .filter_map(|point| point["point"]["axis"].as_str())
         .collect();
-    assert_eq!(axes, ["texture", "faces"]);
+    assert_eq!(axes, ["texture", "faces", "splats"]);
     for point in points {
         let measured = &point["measured"];
         // Views from the wrong side, or a displaced mesh, would leave about a dozen dB.

@@ -142,7 +142,7 @@ fn prepared() -> Bench {
         constant: [0.5, 0.2, -0.4],
     });
     let splats: Vec<Splat> = splats.collect();
-    fs::write(at("splats.ply"), ply(&splats, None)).expect("room");
+    fs::write(at("splats.ply"), ply(&splats, 0, 0.0)).expect("room");
     for entry in fs::read_dir(spot.join("train")).expect("pictures") {
         let picture = entry.expect("a picture");
         for folder in ["chair/train", "colmap/images"] {

@@ -23,7 +23,8 @@ const DENSE: f32 = 0.025;
 
 /// Splats at the vertices of the body, coloured by their place.
 fn splats(scale: f32, shine: Option<f32>) -> Vec<u8> {
-    ply(&on_body(scale), shine)
+    let degree = u32::from(shine.is_some());
+    ply(&on_body(scale), degree, shine.unwrap_or(0.0))
 }
 
 fn on_body(scale: f32) -> Vec<Splat> {
@@ -95,7 +96,7 @@ fn an_adapter_draws_what_the_processor_draws() {
         (device.to_owned(), holdout(&report))
     };
     let (_, processor) = drawn(&["--device", "cpu"]);
-    assert!(processor > 20.0, "{processor} dB");
+    assert!(processor > 18.0, "{processor} dB");
     // A budget that does not hold the splats leaves them to the processor.
     for more in [
         &["--device", LLVMPIPE][..],

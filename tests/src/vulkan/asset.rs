@@ -42,7 +42,7 @@ pub(super) fn write(folder: &Path) -> io::Result<()> {
         scale: 0.5,
         constant: at,
     });
-    fs::write(folder.join("splats.ply"), ply(&splats, Some(0.1)))?;
+    fs::write(folder.join("splats.ply"), ply(&splats, 1, 0.1))?;
     let mut frames = String::new();
     for (view, side) in [1, -1].into_iter().enumerate() {
         picture(&folder.join(format!("{view}.png")), view as u8);

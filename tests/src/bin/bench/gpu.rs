@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Around one base point, each axis changes one number: views, their edge, the texture's edge, triangles, memory.
-//! `simplified` is what apps ask for, `figures` are the sizes that are compared with other tools, `throughput` is many
+//! `splats` bakes Gaussian splats, whose views Kiln draws; `simplified` is what apps ask for, `figures` are the sizes that are compared with other tools, `throughput` is many
 //! jobs at once, and `largest` is one large job within a budget. It needs only this program, `kiln` and `kiln-baker`.
 
 mod chart;
@@ -22,7 +22,7 @@ use tempfile::TempDir;
 
 use crate::args::Args;
 use crate::{BenchError, at, machine};
-use input::{Input, Sizes};
+use input::{Cloud, Input, Sizes};
 use measure::Measured;
 
 /// What can be varied.
@@ -37,6 +37,8 @@ pub(crate) enum Axis {
     Texture,
     /// Triangles: 1,000 to 1.5 million.
     Faces,
+    /// Gaussian splats: 10,000 to 5 million, without and with harmonics, seen by 10 to 400 views.
+    Splats,
     /// What image-to-3D apps ask for: views of 375,000 triangles, of which one in twenty stays.
     Simplified,
     /// The sizes of published figures: 40 views of 512² and 100 of 1024².
@@ -73,13 +75,18 @@ impl Point {
             | Axis::Throughput
             | Axis::Largest => f64::from(self.texture),
             Axis::Faces => f64::from(self.sizes.triangles()),
+            Axis::Splats => f64::from(self.sizes.cloud.map_or(0, |cloud| cloud.splats)),
         }
     }
 
     fn name(&self) -> String {
         let Sizes { views, edge, .. } = self.sizes;
         let (triangles, texture) = (self.sizes.triangles(), self.texture);
-        let mut name = format!("{views} × {edge}² → {texture}², {triangles} triangles");
+        let mut name = match self.sizes.cloud {
+            Some(Cloud { splats, degree }) => format!("{splats} splats of degree {degree}"),
+            None => format!("{views} × {edge}²"),
+        };
+        name.push_str(&format!(" → {texture}², {triangles} triangles"));
         for flag in &self.flags {
             name.push(' ');
             name.push_str(flag);
@@ -92,6 +99,7 @@ const BASE: Sizes = Sizes {
     views: 40,
     edge: 512,
     level: 0,
+    cloud: None,
 };
 const TEXTURE: u32 = 1024;
 
@@ -107,6 +115,7 @@ fn points(axis: Axis) -> Vec<Point> {
         views: 100,
         edge: 1024,
         level: 0,
+        cloud: None,
     };
     match axis {
         Axis::Views => [10, 40, 100, 200, 400]
@@ -121,6 +130,30 @@ fn points(axis: Axis) -> Vec<Point> {
         Axis::Faces => [-1, 0, 1, 2, 3, 4]
             .map(|level| point(Sizes { level, ..BASE }, TEXTURE, &[]))
             .to_vec(),
+        Axis::Splats => {
+            let of = |(splats, degree, views)| {
+                let cloud = Some(Cloud { splats, degree });
+                let sizes = Sizes {
+                    level: 1,
+                    cloud,
+                    ..BASE
+                };
+                point(sizes, 2048, &["--splat-views", views, "--holdout", "2"])
+            };
+            [
+                (10_000, 0, "100"),
+                (100_000, 0, "100"),
+                (400_000, 0, "10"),
+                (400_000, 0, "100"),
+                (400_000, 0, "400"),
+                (400_000, 3, "100"),
+                (1_000_000, 0, "100"),
+                (5_000_000, 0, "100"),
+                (5_000_000, 3, "100"),
+            ]
+            .map(of)
+            .to_vec()
+        }
         Axis::Simplified => {
             let of = |sizes: Sizes, texture| {
                 let sizes = Sizes { level: 3, ..sizes };
@@ -142,7 +175,7 @@ fn points(axis: Axis) -> Vec<Point> {
             let sizes = Sizes {
                 views: 400,
                 edge: 2048,
-                level: 0,
+                ..BASE
             };
             vec![point(sizes, 8192, &["--vram-budget", "8G"])]
         }
@@ -210,7 +243,11 @@ pub(crate) fn run(args: &Args, kiln: &Path) -> Result<bool, BenchError> {
 fn folder(args: &Args, sizes: Sizes) -> Result<(PathBuf, Option<TempDir>), BenchError> {
     if let Some(keep) = &args.keep {
         let Sizes { views, edge, .. } = sizes;
-        let name = format!("{views}x{edge}_{}", sizes.triangles());
+        let seen = match sizes.cloud {
+            Some(Cloud { splats, degree }) => format!("{splats}d{degree}"),
+            None => format!("{views}x{edge}"),
+        };
+        let name = format!("{seen}_{}", sizes.triangles());
         return Ok((keep.join(name), None));
     }
     let folder = tempfile::Builder::new()

@@ -1,5 +1,5 @@
 //! Makes an input from the repository's sample mesh, which is embedded here: a mesh of the requested number of
-//! triangles, and posed views of it with a painted texture, by the project's own renderer.
+//! triangles, and posed views of it with a painted texture, by the project's own renderer, or splats on it.
 
 use std::fs::{self, File};
 use std::io;
@@ -13,6 +13,7 @@ use baker::worker::progress::Silent;
 use kiln_tests::ball::cross;
 use kiln_tests::picture::Picture;
 use kiln_tests::shapes::{Shape, quartered};
+use kiln_tests::splats::{Splat, ply};
 use proto::job::Blend;
 use proto::message::Root;
 use proto::table::{Camera, Mesh};
@@ -44,6 +45,16 @@ pub(crate) struct Sizes {
     pub(crate) edge: u32,
     /// How often each triangle of the sample is cut into four; below zero the mesh is simplified.
     pub(crate) level: i32,
+    /// Splats in place of views.
+    pub(crate) cloud: Option<Cloud>,
+}
+
+/// Gaussian splats on the surface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub(crate) struct Cloud {
+    pub(crate) splats: u32,
+    /// Of their harmonics.
+    pub(crate) degree: u32,
 }
 
 impl Sizes {
@@ -104,7 +115,10 @@ pub(crate) fn make(sizes: Sizes, folder: &Path) -> io::Result<Input> {
         triangles: raw.triangles,
         charts: 0,
     };
-    let views = photograph(&model, sizes, folder)?;
+    let views = match sizes.cloud {
+        Some(cloud) => scatter(&model, cloud, folder)?,
+        None => photograph(&model, sizes, folder)?,
+    };
     Ok(Input { mesh, views })
 }
 
@@ -147,6 +161,47 @@ fn painted() -> Vec<[u8; 4]> {
         [r, g, b, 255]
     };
     (0..PAINTED * PAINTED).into_par_iter().map(texel).collect()
+}
+
+/// Standard deviation of splats, as a multiple of how far they are from each other: few gaps are seen between them.
+const WIDE: f64 = 0.5;
+
+/// Spreads splats evenly over the surface. Their colours change slowly: of splats
+/// that cover each other, each view has another one in front.
+fn scatter(model: &Mesh, cloud: Cloud, folder: &Path) -> io::Result<PathBuf> {
+    let corners = |triangle: &[u32; 3]| triangle.map(|corner| model.positions[corner as usize]);
+    let mut reached = 0.0_f64;
+    let areas = model.triangles.iter().map(|triangle| {
+        let [a, b, c] = corners(triangle).map(|at| at.map(f64::from));
+        let [u, v] = [b, c].map(|to| std::array::from_fn(|k| to[k] - a[k]));
+        reached += cross(u, v).iter().map(|x| x * x).sum::<f64>().sqrt() / 2.0;
+        reached
+    });
+    let areas: Vec<f64> = areas.collect();
+    let count = f64::from(cloud.splats);
+    let scale = (WIDE * (reached / count).sqrt()) as f32;
+    let splat = |k: u32| {
+        let along = (f64::from(k) + 0.5) / count * reached;
+        let triangle = areas.partition_point(|end| *end < along);
+        // Two numbers that fill a square evenly (Roberts' R2 sequence), folded into a triangle.
+        let [mut s, mut t] = [0.754_877_666, 0.569_840_291].map(|step| f64::from(k) * step % 1.0);
+        if s + t > 1.0 {
+            (s, t) = (1.0 - s, 1.0 - t);
+        }
+        let [a, b, c] = corners(&model.triangles[triangle.min(areas.len() - 1)]);
+        let mix =
+            |k: usize| (1.0 - s - t) * f64::from(a[k]) + s * f64::from(b[k]) + t * f64::from(c[k]);
+        let at = [0, 1, 2].map(|k| mix(k) as f32);
+        Splat {
+            at,
+            scale,
+            constant: at.map(|along| 1.5 * (6.0 * along).sin()),
+        }
+    };
+    let splats: Vec<Splat> = (0..cloud.splats).into_par_iter().map(splat).collect();
+    let path = folder.join("splats.ply");
+    fs::write(&path, ply(&splats, cloud.degree, 0.01))?;
+    Ok(path)
 }
 
 /// Renders the views and writes them with their cameras.
@@ -251,6 +306,7 @@ mod tests {
                 views: 2,
                 edge: 32,
                 level,
+                cloud: None,
             };
             let input = make(sizes, folder.path()).expect("an input");
             let ply = fs::read(input.mesh).expect("a mesh");
