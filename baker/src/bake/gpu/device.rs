@@ -59,7 +59,7 @@ pub struct Device {
     key: Option<String>,
     cache: Option<Cache>,
     flags: Arc<Flags>,
-    tally: Tally,
+    tally: ManuallyDrop<Tally>,
     times: Option<Times>,
     /// Bytes that the host wrote, and read.
     moved: [AtomicU64; 2],
@@ -228,7 +228,7 @@ impl Device {
             key: cache::key(adapter),
             cache: None,
             flags,
-            tally,
+            tally: ManuallyDrop::new(tally),
             times: None,
             moved: [AtomicU64::new(0), AtomicU64::new(0)],
             pace: Mutex::default(),
@@ -243,7 +243,7 @@ impl Device {
     }
 
     /// The same device for another thread: what it submits, waits for and counts is its own.
-    pub(crate) fn sibling(&self) -> Result<Self, GpuError> {
+    pub(super) fn sibling(&self) -> Result<Self, GpuError> {
         let tally = self.scoped(|| Tally::new(&self.device));
         let tally = tally.map_err(|error| refused("tally", &error))?;
         self.check()?;
@@ -256,7 +256,7 @@ impl Device {
             key: self.key.clone(),
             cache: self.cache.clone(),
             flags: Arc::clone(&self.flags),
-            tally,
+            tally: ManuallyDrop::new(tally),
             times: None,
             moved: Default::default(),
             pace: Mutex::default(),

@@ -124,16 +124,17 @@ impl Drop for SplatRenderer {
 }
 
 impl SplatRenderer {
-    /// Compiles the stages and uploads the splats. None where `bytes` of device memory, or one binding, do not hold them
-    /// and what drawing takes.
+    /// Compiles the stages for a sibling of the device, and uploads the splats. None where `bytes` of device memory, or one
+    /// binding, do not hold them and what drawing takes.
     pub(crate) fn new(
-        device: Device,
+        device: &Device,
         cloud: &Cloud,
         style: SplatStyle,
         bytes: u64,
     ) -> Result<Option<Self>, GpuError> {
-        let room = Room::of(&device, bytes);
-        Self::within(device, cloud, style, room)
+        let room = Room::of(device, bytes);
+        let sibling = under_way("splats", || device.sibling())?;
+        Self::within(sibling, cloud, style, room)
     }
 
     pub(super) fn within(

@@ -45,7 +45,7 @@ impl GpuArtist {
             degree: splats.cloud.degree,
             linear: splats.linear,
         };
-        let renderer = SplatRenderer::new(device.sibling()?, &splats.cloud, style, bytes)?;
+        let renderer = SplatRenderer::new(device, &splats.cloud, style, bytes)?;
         Ok(renderer.map(|renderer| Self {
             renderer: ManuallyDrop::new(renderer),
         }))

@@ -375,7 +375,7 @@ fn two_threads_draw_on_one_device() {
         return;
     };
     let sibling = device.sibling().expect("a sibling");
-    let made = [device, sibling].map(|device| SplatRenderer::new(device, &cloud, STYLE, BYTES));
+    let made = [device, sibling].map(|device| SplatRenderer::new(&device, &cloud, STYLE, BYTES));
     let [mut one, mut other] = made.map(|made| made.expect("stages").expect("room"));
     // What each asks for and gets done is counted apart.
     let [one, other] = std::thread::scope(|scope| {
@@ -409,7 +409,7 @@ fn what_has_no_room_is_said() {
     let Some(device) = device() else {
         return;
     };
-    let small = SplatRenderer::new(device.sibling().expect("a sibling"), &cloud, STYLE, 1 << 20);
+    let small = SplatRenderer::new(&device, &cloud, STYLE, 1 << 20);
     assert!(small.expect("no error").is_none());
     let few = Room {
         pairs: 100,
