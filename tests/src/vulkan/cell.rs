@@ -1,5 +1,6 @@
 //! One fault of one bake, and the list of all of them.
 
+use std::collections::HashMap;
 use std::fmt::{self, Display, Formatter};
 
 use vkfault::{Action, DROPPABLE, Error, Fault};
@@ -63,23 +64,25 @@ const COUNTED: [&str; 4] = [
     "vkCmdDraw",
 ];
 
-/// Every command whose loss must be noticed.
+/// Every command whose loss must be noticed. Each command's calls are counted apart: two threads make them, and a copy may
+/// come earlier or later among them.
 pub fn drops(log: &[String]) -> Vec<Cell> {
-    let names = log
-        .iter()
-        .map(|call| call.trim_start_matches('-'))
-        .filter(|call| DROPPABLE.contains(call));
-    (1..)
-        .zip(names)
-        .map(|(nth, call)| Cell {
-            fault: Fault {
-                action: Action::Drop,
-                nth,
-                command: None,
-            },
-            call: call.to_owned(),
+    let mut counts: HashMap<&str, u64> = HashMap::new();
+    let names = log.iter().map(|call| call.trim_start_matches('-'));
+    names
+        .filter(|call| DROPPABLE.contains(call) && COUNTED.contains(call))
+        .map(|call| {
+            let nth = counts.entry(call).or_default();
+            *nth += 1;
+            Cell {
+                fault: Fault {
+                    action: Action::Drop,
+                    nth: *nth,
+                    command: Some(call.to_owned()),
+                },
+                call: call.to_owned(),
+            }
         })
-        .filter(|cell| COUNTED.contains(&cell.call.as_str()))
         .collect()
 }
 
@@ -102,6 +105,12 @@ mod tests {
         assert_eq!(cells[9].to_string(), "once=-1@2 (vkQueueSubmit)");
         assert_eq!(cells[26].to_string(), "hang@3 (vkMapMemory)");
         let drops: Vec<String> = drops(&log).iter().map(ToString::to_string).collect();
-        assert_eq!(drops, ["drop@2 (vkCmdDraw)", "drop@3 (vkQueueSubmit)"]);
+        assert_eq!(
+            drops,
+            [
+                "drop@1/vkCmdDraw (vkCmdDraw)",
+                "drop@1/vkQueueSubmit (vkQueueSubmit)"
+            ]
+        );
     }
 }
