@@ -1,5 +1,5 @@
 //! Pictures and figures, without a role and without a session: PNG, sheets of tiles, a reference renderer, errors between
-//! pictures, statistics of a texture.
+//! pictures, statistics of a texture, views of splats.
 
 pub mod measure;
 pub mod png;

@@ -3,7 +3,8 @@
 //! ```text
 //!   mesh file ─ load ─ clean ─ repair ─┬─ simplify ─┬─ unwrap ─► Mesh
 //!                                      └─► Surface  └────────┐
-//!   transforms.json, pictures, or splats ────────────── views ─► View, View, …
+//!   transforms.json, pictures ───────────────────────── views ─► View, View, …
+//!   splats ──────────────────────────────────────────── views ─► Splats; View, View, … without pixels
 //! ```
 //!
 //! A mesh far from the origin is moved to a local one as it is read, and the cameras with it ([`load::read_local`]).
@@ -11,9 +12,9 @@
 //!
 //! One safetensors file may hold mesh and views ([`arrays`]). Views may be a COLMAP model ([`colmap`]).
 //!
-//! Tables go out in this order: splats, if the views are to be drawn of them; the surface that the views show, as it is before simplification; then the mesh
-//! once it is unwrapped, and in parallel each view as soon as it is decoded. An unwrap keeps few cores busy, and views
-//! need only the mesh's shape. The bake role reads the views meanwhile.
+//! Tables go out in this order: first the splats that views are to be drawn of, and the surface that the views show, as it
+//! is before simplification; then the mesh once it is unwrapped, and in parallel each view as soon as it is decoded. An
+//! unwrap keeps few cores busy, and views need only the mesh's shape. The bake role reads the views meanwhile.
 //!
 //! This role uses no GPU, fetches nothing, and reads only files that the supervisor opens for it.
 
@@ -105,9 +106,11 @@ pub fn run(session: &Session, job: &PrepareJob) -> Result<PrepareSummary, Failur
     let mut views = of_views.time(Phase::DecodeViews, || {
         Views::read(&views_folder, job, session)
     })?;
-    let surface = clock
-        .time(Phase::Surface, || views.surface(session))
-        .transpose()?;
+    let surface = match job.surface {
+        true => clock.time(Phase::Surface, || views.surface(session)),
+        false => None,
+    };
+    let surface = surface.transpose()?;
     let mut settle = |mesh: &CleanMesh, offset| {
         let surface = (mesh.positions.as_slice(), mesh.triangles.as_slice(), offset);
         of_views.time(Phase::DecodeViews, || views.settle(surface, session))?;

@@ -54,7 +54,7 @@ pub(super) struct Views<'a> {
     pub(super) views: HandedViews<'a>,
     /// The job for the rest of the device's memory.
     pub(super) job: BakeJob,
-    /// Device memory for drawing.
+    /// Device memory for drawing, before the first view.
     pub(super) drawing_bytes: u64,
 }
 

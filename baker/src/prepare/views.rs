@@ -2,8 +2,8 @@
 //! camera about splats, cropped to what can matter and handed on at once.
 //!
 //! The calling thread reads the picture files and speaks to the supervisor. A thread pool of its own decodes, and reads
-//! slices of a safetensors file, while other threads unwrap. Views of splats go out without pixels, after the splats. With one shared pool, a thread that waits for a part of
-//! the unwrap would pick up a picture instead.
+//! slices of a safetensors file, while other threads unwrap. With one shared pool, a thread that waits for a part of the
+//! unwrap would pick up a picture instead. Views of splats go out without pixels.
 //!
 //! The views in flight are bounded in bytes and number, so memory does not grow with the number of views. Views go out
 //! in the order of the file, so a receiver that adds floats as they arrive gets the same sums every time.
@@ -102,12 +102,9 @@ impl<'a> Views<'a> {
         })
     }
 
-    /// The surface that the views show, where they are splats and stand for the job's mesh, too.
+    /// The surface that the views show, where they are splats.
     pub(crate) fn surface(&self, progress: &dyn Progress) -> Option<Result<RawMesh, Failure>> {
-        match self.job.surface {
-            true => self.set.surface(progress),
-            false => None,
-        }
+        self.set.surface(progress)
     }
 
     /// Moves the cameras into the world of the mesh, whose positions are less an offset, with y up.

@@ -70,9 +70,9 @@ pub fn run(
         drawing_bytes,
     } = Views::new(session, &warm, job, splats)?;
     let mut plan = plan(surface, warm, &job, format, session, &mut views)?;
-    if let Some(drawn) = views.drawn() {
-        let (phase, seconds) = (Phase::DecodeViews, drawn.ms / 1e3);
-        plan.seconds.insert(0, PhaseSeconds { phase, seconds });
+    let raster = |stage: &&mut PhaseSeconds| stage.phase == Phase::Raster;
+    if let (Some(drawn), Some(raster)) = (views.drawn(), plan.seconds.iter_mut().find(raster)) {
+        raster.seconds += drawn.ms / 1e3;
     }
     if drawing_bytes > 0 {
         plan.buffers.push(BufferBytes {

@@ -1,5 +1,5 @@
-//! Splats → views of them: cameras all around, each with the picture that the splats show there, drawn when it is asked
-//! for.
+//! Splats → views of them: cameras all around. Bake and encode draw what these see; what prepare itself looks at is drawn
+//! here.
 //!
 //! Splats bring no cameras. A few stand around the splats themselves at first, small, to find how the mesh lies among
 //! them by its silhouettes. Then others are placed about the mesh, so near that a pixel is about a texel.

@@ -96,7 +96,7 @@ pub struct HandedViews<'a> {
     /// None where the system gives no thread.
     readers: Option<Sender<Task>>,
     splats: Arc<Option<Undrawn>>,
-    /// Views being read, with the bytes of their tables.
+    /// Views being read, with the bytes of their tables or of the pixels that they are to have.
     ahead: VecDeque<(u64, Receiver<Read>)>,
     bytes: u64,
     /// The mesh's table, the edge of its atlas, and when it came, until it is asked for.
