@@ -47,6 +47,9 @@ class Types(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             for index, text in enumerate([*readme(), WRONG]):
                 Path(folder, f"user{index}.py").write_text(text)
+            # Without the modules of their hosts, which have no types.
+            for name in ("blender/job.py", "comfyui/nodes.py"):
+                shutil.copy(HERE / name, folder)
             # Beside the environment that it is in: kept from run to run.
             strict = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", Path(sys.prefix).parent / "mypy"]
             ran = subprocess.run([*strict, *arguments], cwd=folder, capture_output=True, text=True)
@@ -56,6 +59,7 @@ class Types(unittest.TestCase):
         self.assertRegex(self.mypy("-p", "kiln"), "^Success")
         self.assertGreaterEqual(len(readme()), 3)
         self.assertRegex(self.mypy(*(f"user{index}.py" for index in range(len(readme())))), "^Success")
+        self.assertRegex(self.mypy("job.py", "nodes.py"), "^Success")
 
     def test_what_nobody_means_is_refused(self):
         said = self.mypy(f"user{len(readme())}.py")
