@@ -21,6 +21,7 @@ from typing import Dict, List, Optional
 from urllib.parse import quote, urlsplit
 
 import support
+from PIL import Image
 from playwright.sync_api import Page, Route, expect, sync_playwright
 
 SPOT = support.ROOT / "tests/data/spot"
@@ -186,6 +187,12 @@ class PageTest(unittest.TestCase):
         box = page.locator(".picture img").bounding_box()
         return page.screenshot(clip=box)
 
+    def colours(self, png: bytes) -> Dict[str, float]:
+        """The share of each colour in a picture."""
+        with Image.open(io.BytesIO(png)) as picture:
+            pixels = picture.convert("RGB").getcolors(picture.width * picture.height)
+            return {",".join(map(str, colour)): count / (picture.width * picture.height) for count, colour in pixels}
+
     def pick(self, index: int) -> Path:
         """Chooses a view, and waits until it is drawn; gives its picture."""
         frames = self.page.locator(".stage canvas").get_attribute("data-frames")
@@ -277,7 +284,7 @@ class Bakes(PageTest):
         self.assertGreaterEqual(len(shots), 8)
         self.assertEqual(len(set(shots.values())), len(shots), "two look the same")
         if page.locator("input[value=coverage]").count():
-            expect(page.locator(".flat figure")).to_have_count(3)
+            expect(page.locator(".flat figure")).to_have_count(4)
             page.get_by_label("The coverage map").hover()
             expect(page.locator(".told").first).to_have_text(re.compile(r"seen by|outside every chart"))
         with page.expect_download() as download:
@@ -323,22 +330,45 @@ class Bakes(PageTest):
         self.check_cameras()
         self.check_quiet(allowed=r"status of 422 .*/v1/jobs")
 
-    def test_a_model_that_the_page_cannot_read_is_there_all_the_same(self) -> None:
+    def test_each_page_shows_its_own_texture_and_its_own_square_of_the_maps(self) -> None:
         self.open()
         page = self.page
-
-        def asked(route: Route) -> None:
-            spec = json.loads(route.request.post_data or "{}")
-            route.continue_(post_data=json.dumps({**spec, "compress": "meshopt"}))
-
-        page.route("**/v1/jobs", asked)
         page.set_input_files("#files", spot_files())
-        self.submit()
+        page.select_option("#opt-pages", "4")
+        self.submit(size="256")
         expect(page.locator(".badge")).to_have_text("succeeded", timeout=BAKED_MS)
-        expect(page.locator(".note")).to_have_text("This page does not show meshes compressed with meshopt; the file is below.")
-        with page.expect_download() as download:
-            page.get_by_role("button", name="model.glb").click()
-        self.assertIn(b"EXT_meshopt_compression", Path(download.value.path()).read_bytes())
+        expect(page.locator(".flat figcaption").first).to_have_text("Colour, 4 pages of 256 × 256")
+        for surface in ("coverage", "residual", "provenance"):
+            page.locator(f"input[value={surface}]").check(force=True)
+            shares = self.colours(page.locator(".stage canvas").screenshot())
+            self.shot(f"pages_{surface}")
+            # What lies outside every chart is grey, and is on no triangle.
+            self.assertLess(shares.get("60,60,66", 0), 0.002, surface)
+        # Every camera sees charts of all pages: with another page's texture none of them would be right.
+        page.locator("input[value=colour]").check(force=True)
+        self.check_cameras()
+        self.check_quiet()
+
+    def test_compressed_models_and_textures_are_shown(self) -> None:
+        for number, (textures, compress) in enumerate((("ktx2-etc1s", "meshopt"), ("ktx2-uastc", "none"))):
+            with self.subTest(textures):
+                self.open()
+                page = self.page
+                page.set_input_files("#files", spot_files())
+                page.get_by_text("More options").click()
+                page.select_option("#opt-texture_format", textures)
+                page.select_option("#opt-compress", compress)
+                self.submit()
+                expect(page.locator(".badge")).to_have_text("succeeded", timeout=BAKED_MS)
+                self.check_cameras()
+                # Flat, as the file has it: upright, and no other colours than those of the views.
+                expect(page.locator(".flat figcaption").first).to_have_text("Colour, 512 × 512")
+                self.shot(f"compressed_{number}")
+                with page.expect_download() as download:
+                    page.get_by_role("button", name="Download").click()
+                file = Path(download.value.path()).read_bytes()
+                self.assertIn(b"KHR_texture_basisu", file)
+                self.assertEqual(b"EXT_meshopt_compression" in file, compress == "meshopt")
         self.check_quiet()
 
 

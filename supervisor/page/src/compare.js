@@ -177,7 +177,7 @@ export class Compare {
 /** What the keys do, for people. @param {HTMLElement} element @param {boolean} views */
 export function explainKeys(element, views) {
     const keys = [
-        ["arrows", "turn"], ["shift + arrows", "move"], ["+ −", "nearer, farther"], ["F", "all of it"], ["1 – 6", "surface"],
+        ["arrows", "turn"], ["shift + arrows", "move"], ["+ −", "nearer, farther"], ["F", "all of it"], ["1 – 8", "surface"],
     ]; // prettier-ignore
     if (views) keys.push(["[ ]", "the view before, after"], ["B", "hold: the picture"], ["Esc", "free"]);
     fill(element, keys.map(([key, what]) => h("span", null, h("kbd", null, key), ` ${what}`)));

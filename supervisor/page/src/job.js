@@ -2,9 +2,10 @@
 
 import { call, json, Problem, sleep } from "./api.js";
 import { ask } from "./ask.js";
-import { fill, h, save, say, terms } from "./dom.js";
+import { fill, h, say, terms } from "./dom.js";
 import { follow } from "./events.js";
 import { adapter, attempts, failure } from "./failure.js";
+import { saver } from "./files.js";
 import { ago, count, decibel, percent, size, span, words } from "./format.js";
 import { badge } from "./jobs.js";
 import { showResult } from "./result.js";
@@ -156,14 +157,5 @@ function brief(spec) {
 
 /** @param {any} artifact */
 function download(artifact) {
-    const wrong = h("span", { class: "error", role: "alert" });
-    const button = h("button", { type: "button", class: "plain", onclick: async () => {
-        say(wrong, "");
-        try {
-            save(await (await call(artifact.href)).blob(), artifact.name);
-        } catch (error) {
-            say(wrong, /** @type {Error} */ (error).message);
-        }
-    } }, artifact.name); // prettier-ignore
-    return h("li", null, button, " ", h("span", { class: "hint" }, size(artifact.bytes)), wrong);
+    return h("li", null, saver(artifact, artifact.name), " ", h("span", { class: "hint" }, size(artifact.bytes)));
 }

@@ -4,7 +4,7 @@
 
 import { h, say } from "./dom.js";
 
-/** @typedef {{title: string, nothing: string, swatches: [string, string][], stops: string, ticks: [number, string][], value: (code: number) => string}} Map */
+/** stops: of the ramp, if the map has one. @typedef {{title: string, nothing: string, swatches: [string, string][], stops: string, ticks: [number, string][], value: (code: number) => string}} Map */
 
 const OUTSIDE = "rgb(60 60 66)";
 
@@ -29,6 +29,14 @@ export const MAPS = {
         ticks: [[0, "0"], [25, "4"], [50, "16"], [100, "64 of 255"]],
         value: (code) => `${(255 * ((code - 2) / 506) ** 2).toFixed(1)} of 255 apart`,
     },
+    provenance: {
+        title: "Provenance",
+        nothing: "filled in from the surface around it",
+        swatches: [["rgb(0 158 115)", "observed"], ["rgb(240 200 60)", "less than a pixel in all views"], ["rgb(204 90 140)", "filled in"], [OUTSIDE, "no chart"]],
+        stops: "",
+        ticks: [],
+        value: (code) => (code === 2 ? "less than a pixel in all views" : "observed by a pixel or more"),
+    },
 }; // prettier-ignore
 
 /** @param {string} name */
@@ -45,7 +53,7 @@ export function legend(name) {
         return mark;
     });
     return h("span", { class: "legend" },
-        h("span", { class: "ramp" }, box(`linear-gradient(90deg, ${stops})`, "colours"), h("span", { class: "marks" }, marks)),
+        stops !== "" && h("span", { class: "ramp" }, box(`linear-gradient(90deg, ${stops})`, "colours"), h("span", { class: "marks" }, marks)),
         swatches.map(([colour, text]) => h("span", { class: "swatch" }, box(colour, "colour"), text))); // prettier-ignore
 }
 

@@ -5,29 +5,23 @@ import { upOf } from "./camera.js";
 import { Compare, explainKeys } from "./compare.js";
 import { decibel, size } from "./format.js";
 import { fill, h, say } from "./dom.js";
+import { saver } from "./files.js";
 import { viewsOf } from "./inputs.js";
 import { flatMap, legend, MAPS } from "./maps.js";
 import { thumb } from "./thumbs.js";
 
-/** @typedef {import("./view3d.js").Surface} Surface */
+/** @typedef {import("./model.js").Surface} Surface */
 
 const SURFACES = /** @type {[Surface, string, string][]} */ ([
     ["colour", "Colour", "The texture as it was baked"],
+    ["lit", "Lit", "In a lit room: gloss, relief and emission as far as the views brought them"],
     ["clay", "Clay", "The shape alone"],
     ["wire", "Wireframe", "The triangles on the texture"],
     ["checker", "UV checker", "Where the texture lies: u in red, v in green"],
     ["coverage", "Coverage", "How well the views saw each texel"],
     ["residual", "Residual", "How far texture and views are apart"],
+    ["provenance", "Provenance", "What the views showed, and what was filled in"],
 ]);
-
-/** Why the page's viewer does not read a model, or nothing: a job of the API may ask for more than the form does. @param {any} spec */
-function unreadable(spec) {
-    const what = [
-        ...(spec?.compress === "meshopt" ? ["meshes compressed with meshopt"] : []),
-        ...(spec?.texture_format?.startsWith("ktx2") ? ["KTX2 textures"] : []),
-    ];
-    return what.length > 0 ? `This page does not show ${what.join(" and ")}` : "";
-}
 
 /** @param {any} job @param {string} name @param {AbortSignal} signal */
 async function artifact(job, name, signal) {
@@ -46,24 +40,28 @@ export async function showResult(place, job, report, signal) {
     const note = h("p", { class: "note", role: "status" }, "Loading the model …");
     const surfaces = h("fieldset", { class: "chips" }, h("legend", { class: "unseen" }, "Surface"));
     const flat = h("div", { class: "flat" });
-    fill(place, h("div", { class: "result" }, h("div", null, surfaces, compare.stage, compare.bar, note, keys), strip), flat);
+    const tools = h("div", { class: "row tools" }, surfaces);
+    const shown = h("div", { class: "shown" }, tools, compare.stage, compare.bar, note, keys);
+    fill(place, h("div", { class: "result" }, shown, strip), flat);
+    const made = job.artifacts.find((/** @type {any} */ entry) => entry.name === "model.glb");
+    if (made) tools.append(...saver(made, `Download, ${size(made.bytes)}`, ""));
+    if (document.fullscreenEnabled) tools.append(fullscreen(shown));
 
-    const [{ View3D }, glb, views] = await Promise.all([
+    const [{ View3D }, { flatTextures }, glb, views] = await Promise.all([
         import("./view3d.js"),
+        import("./flat.js"),
         artifact(job, "model.glb", signal),
         viewsOf(job).catch(() => null),
     ]);
     if (!glb || signal.aborted) return;
-    const unread = unreadable(job.spec);
     const cameras = views ? await Promise.all(views.map((view) => view.camera([1, 1]).catch(() => null))) : [];
     const up = upOf(cameras.flatMap((camera) => (camera ? [camera.pose] : [])));
     let view;
     try {
-        if (unread) throw new Error(unread);
-        view = await View3D.open(compare.canvas, await glb.arrayBuffer(), up);
+        view = await View3D.open(compare.canvas, await glb.arrayBuffer(), job.spec?.pages ?? 1, up);
     } catch (error) {
         const why = error instanceof Error ? error.message : error;
-        fill(note, unread ? `${why}; the file is below.` : `This browser cannot show it in 3D (${why}); the file is below.`);
+        fill(note, `This browser cannot show it in 3D (${why}); the file is below.`);
         compare.stage.hidden = true;
         await sheet(flat, job, signal);
         return;
@@ -76,9 +74,9 @@ export async function showResult(place, job, report, signal) {
     fill(note, "");
 
     const maps = await Promise.all(
-        ["coverage", "residual"].map(async (name) => {
+        Object.keys(MAPS).map(async (name) => {
             const picture = await artifact(job, `${name}.png`, signal);
-            if (picture) await view.addMap(/** @type {Surface} */ (name), picture);
+            if (picture) await view.model.addMap(/** @type {Surface} */ (name), picture);
             return picture ? [{ name, picture }] : [];
         }),
     );
@@ -104,7 +102,8 @@ export async function showResult(place, job, report, signal) {
         const sheets = await sheet(flat, job, signal);
         fill(note, `The sidecar has no pictures of its own for this job${sheets ? ": the contact sheet below shows them" : ""}.`);
     }
-    await flatten(flat, view.texture, maps.flat());
+    flat.append(...flatTextures(view.model));
+    flat.append(...(await Promise.all(maps.flat().map(({ name, picture }) => flatMap(name, picture)))));
 }
 
 /**
@@ -177,7 +176,7 @@ function listen(compare, view, strip, surface) {
         else if (event.key.toLowerCase() === "f") {
             strip?.leave();
             view.fit();
-        } else if (/^[1-6]$/.test(event.key)) surface(Number(event.key) - 1);
+        } else if (/^[1-8]$/.test(event.key)) surface(Number(event.key) - 1);
         else return;
         event.preventDefault();
     });
@@ -185,16 +184,14 @@ function listen(compare, view, strip, surface) {
     compare.canvas.addEventListener("blur", () => compare.blink(false));
 }
 
-/** @param {HTMLElement} flat @param {CanvasImageSource | null} texture @param {{name: string, picture: Blob}[]} maps */
-async function flatten(flat, texture, maps) {
-    if (texture) {
-        const { width, height } = /** @type {ImageBitmap} */ (texture);
-        const canvas = h("canvas", { role: "img", "aria-label": "The texture" });
-        [canvas.width, canvas.height] = [width, height];
-        canvas.getContext("2d")?.drawImage(texture, 0, 0);
-        flat.append(h("figure", null, canvas, h("figcaption", null, `Texture, ${width} × ${height}`)));
-    }
-    flat.append(...(await Promise.all(maps.map(({ name, picture }) => flatMap(name, picture)))));
+/** The stage and all that belongs to it as large as the screen. @param {HTMLElement} shown */
+function fullscreen(shown) {
+    const button = h("button", { type: "button", "aria-pressed": "false", onclick: () => {
+        if (document.fullscreenElement) document.exitFullscreen();
+        else shown.requestFullscreen().catch(() => {});
+    } }, "Full screen"); // prettier-ignore
+    shown.addEventListener("fullscreenchange", () => button.setAttribute("aria-pressed", String(document.fullscreenElement === shown)));
+    return button;
 }
 
 /** The contact sheet, for who cannot have the views themselves. @param {HTMLElement} flat @param {any} job @param {AbortSignal} signal */

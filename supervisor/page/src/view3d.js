@@ -1,15 +1,15 @@
 // A textured GLB → a 3D view of it on a canvas: free, or from exactly the camera of a picture. Draws only when something changed.
 
 import {
-    AmbientLight, Box3, CanvasTexture, ClampToEdgeWrapping, Color, DirectionalLight, DoubleSide, Group, LinearFilter,
-    LinearMipmapLinearFilter, Mesh, MeshBasicMaterial, MeshLambertMaterial, NearestFilter, PerspectiveCamera, Scene, Sphere,
-    SRGBColorSpace, Texture, Vector3, WebGLRenderer,
+    AmbientLight, Box3, Color, DirectionalLight, NeutralToneMapping, PerspectiveCamera, PMREMGenerator, Quaternion, Scene, Sphere, Vector3,
+    WebGLRenderer,
 } from "three"; // prettier-ignore
 import { OrbitControls } from "three/addons/controls/OrbitControls.js";
-import { GLTFLoader } from "three/addons/loaders/GLTFLoader.js";
+import { RoomEnvironment } from "three/addons/environments/RoomEnvironment.js";
 import { place, projection } from "./camera.js";
+import { Model } from "./model.js";
 
-/** @typedef {"colour" | "clay" | "wire" | "checker" | "coverage" | "residual"} Surface */
+/** @typedef {import("./model.js").Surface} Surface */
 
 const FOV = 35;
 /** Radians of a turn by one key. */
@@ -22,23 +22,24 @@ export class View3D {
     #view = null;
     #look = { zoom: 1, x: 0, y: 0 };
     #frame = 0;
-    /** @type {Map<string, Texture>} */
-    #maps = new Map();
-    /** @type {Mesh[]} */
-    #meshes = [];
-    /** @type {Map<Mesh, MeshBasicMaterial>} */
-    #own = new Map();
-    #wires = new Group();
-    #clay = new MeshLambertMaterial({ color: 0xb8b4ad, side: DoubleSide });
     #scene = new Scene();
     #sphere = new Sphere(new Vector3(), 1);
     #camera = new PerspectiveCamera(FOV, 1, 0.1, 10);
     #size = /** @type {[number, number]} */ ([1, 1]);
+    /** @type {import("three").Light[]} */
+    #lamps = [];
 
-    /** @param {HTMLCanvasElement} canvas @param {ArrayBuffer} glb @param {[number, number, number]} up */
-    static async open(canvas, glb, up) {
+    /** @type {Model | null} */
+    #model = null;
+
+    /** @param {HTMLCanvasElement} canvas @param {ArrayBuffer} glb @param {number} pages @param {[number, number, number]} up */
+    static async open(canvas, glb, pages, up) {
         const view = new View3D(canvas, up);
-        await view.#load(glb);
+        const model = await Model.read(glb, pages, view.renderer);
+        view.#model = model;
+        view.#scene.add(model.scene);
+        new Box3().setFromObject(model.scene).getBoundingSphere(view.#sphere);
+        view.fit();
         return view;
     }
 
@@ -48,6 +49,8 @@ export class View3D {
         this.#camera.up.fromArray(up);
         this.renderer = new WebGLRenderer({ canvas, antialias: true, alpha: true });
         this.renderer.setClearColor(new Color(0), 0);
+        // Of what is lit alone: it leaves colours as they are, up to where they would be cut off.
+        this.renderer.toneMapping = NeutralToneMapping;
         this.controls = new OrbitControls(this.#camera, canvas);
         this.controls.enableDamping = false;
         this.controls.addEventListener("change", () => this.draw());
@@ -55,76 +58,34 @@ export class View3D {
         const light = new DirectionalLight(0xffffff, 2.2);
         light.position.set(0.3, 0.5, 1);
         this.#camera.add(light);
-        this.#scene.add(this.#camera, new AmbientLight(0xffffff, 0.9), this.#wires);
+        this.#lamps = [light, new AmbientLight(0xffffff, 0.9)];
+        this.#scene.add(this.#camera, this.#lamps[1]);
         this.resize = new ResizeObserver(([entry]) => this.#resized(entry.contentRect.width, entry.contentRect.height));
         this.resize.observe(/** @type {Element} */ (canvas.parentElement));
     }
 
-    /** @param {ArrayBuffer} glb */
-    async #load(glb) {
-        const { scene } = await new GLTFLoader().parseAsync(glb, "");
-        scene.updateMatrixWorld(true);
-        scene.traverse((object) => {
-            if (!(object instanceof Mesh)) return;
-            const { map } = /** @type {any} */ (object.material);
-            if (map) map.anisotropy = this.renderer.capabilities.getMaxAnisotropy();
-            if (map) this.#maps.set("colour", map);
-            const vertexColors = Boolean(object.geometry.attributes.color);
-            const own = new MeshBasicMaterial({ map, vertexColors, side: DoubleSide, toneMapped: false });
-            object.material = own;
-            this.#own.set(object, own);
-            this.#meshes.push(object);
-        });
-        this.#scene.add(scene);
-        new Box3().setFromObject(scene).getBoundingSphere(this.#sphere);
-        this.fit();
-    }
-
-    /** The texture as it lies in the file. @returns {CanvasImageSource | null} */
-    get texture() {
-        return /** @type {any} */ (this.#maps.get("colour")?.image) ?? null;
-    }
-
-    /** A picture in the texture's own layout. @param {Surface} name @param {Blob} picture */
-    async addMap(name, picture) {
-        const image = await createImageBitmap(picture, { premultiplyAlpha: "none", colorSpaceConversion: "none" });
-        const texture = new Texture(image);
-        // The first row of a GLB's texture is at v = 0.
-        texture.flipY = false;
-        texture.colorSpace = SRGBColorSpace;
-        [texture.wrapS, texture.wrapT] = [ClampToEdgeWrapping, ClampToEdgeWrapping];
-        [texture.minFilter, texture.magFilter] = [LinearFilter, NearestFilter];
-        texture.generateMipmaps = false;
-        texture.needsUpdate = true;
-        this.#maps.set(name, texture);
+    get model() {
+        return /** @type {Model} */ (this.#model);
     }
 
     /** @param {Surface} surface */
     setSurface(surface) {
-        if (surface === "checker" && !this.#maps.has("checker")) this.#maps.set("checker", checker());
-        if (surface === "wire" && this.#wires.children.length === 0) this.#addWires();
-        this.#wires.visible = surface === "wire";
-        const map = this.#maps.get(surface === "wire" ? "colour" : surface) ?? null;
-        for (const mesh of this.#meshes) {
-            const own = /** @type {MeshBasicMaterial} */ (this.#own.get(mesh));
-            mesh.material = surface === "clay" ? this.#clay : own;
-            const coloured = Boolean(mesh.geometry.attributes.color) && !map;
-            if (own.map !== map || own.vertexColors !== coloured) own.needsUpdate = true;
-            [own.map, own.vertexColors] = [map, coloured];
-        }
+        this.model.dress(surface);
+        // The lamps are for the shape alone; a material of the file is lit by a room.
+        for (const lamp of this.#lamps) lamp.visible = surface === "clay";
+        if (surface === "lit") this.#scene.environment ??= this.#room();
         this.draw();
     }
 
-    #addWires() {
-        const material = new MeshBasicMaterial({ color: 0x1672e0, wireframe: true, toneMapped: false });
-        for (const mesh of this.#meshes) {
-            const wire = new Mesh(mesh.geometry, material);
-            wire.applyMatrix4(mesh.matrixWorld);
-            this.#wires.add(wire);
-            const own = /** @type {MeshBasicMaterial} */ (this.#own.get(mesh));
-            // Lines lie on the surface and would flicker with it.
-            [own.polygonOffset, own.polygonOffsetFactor, own.polygonOffsetUnits] = [true, 1, 1];
-        }
+    /** A room of white walls and lamps, upright in the model's world. */
+    #room() {
+        const generator = new PMREMGenerator(this.renderer);
+        const room = new RoomEnvironment();
+        const { texture } = generator.fromScene(room, 0.04);
+        room.dispose();
+        generator.dispose();
+        this.#scene.environmentRotation.setFromQuaternion(new Quaternion().setFromUnitVectors(new Vector3(0, 1, 0), this.#camera.up.clone().normalize()));
+        return texture;
     }
 
     /** All of it in sight, from the front. */
@@ -250,29 +211,8 @@ export class View3D {
         cancelAnimationFrame(this.#frame);
         this.resize.disconnect();
         this.controls.dispose();
-        for (const texture of this.#maps.values()) texture.dispose();
-        for (const mesh of this.#meshes) mesh.geometry.dispose();
+        this.#scene.environment?.dispose();
+        this.#model?.dispose();
         this.renderer.dispose();
     }
-}
-
-/** Squares whose colour tells where in the texture they lie: u in red, v in green. */
-function checker() {
-    const [edge, cells] = [1024, 32];
-    const canvas = new OffscreenCanvas(edge, edge);
-    const context = /** @type {OffscreenCanvasRenderingContext2D} */ (canvas.getContext("2d"));
-    const step = edge / cells;
-    for (let row = 0; row < cells; row++) {
-        for (let column = 0; column < cells; column++) {
-            const dark = (row + column) % 2 ? 0.55 : 1;
-            const [u, v] = [(column + 0.5) / cells, (row + 0.5) / cells];
-            context.fillStyle = `rgb(${255 * dark * (0.25 + 0.75 * u)} ${255 * dark * (0.25 + 0.75 * v)} ${170 * dark})`;
-            context.fillRect(column * step, row * step, step, step);
-        }
-    }
-    const texture = new CanvasTexture(/** @type {any} */ (canvas));
-    texture.colorSpace = SRGBColorSpace;
-    texture.minFilter = LinearMipmapLinearFilter;
-    texture.flipY = false;
-    return texture;
 }

@@ -56,8 +56,9 @@ mod embedded {
     include!(concat!(env!("OUT_DIR"), "/page/assets.rs"));
 
     const INDEX: &str = "index.html";
-    /// The 3D view loads textures of a GLB, and pictures of files, as blobs. Everything else must come from here.
-    const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self' blob:; form-action 'none'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'";
+    /// The 3D view loads textures of a GLB, and pictures of files, as blobs. Everything else must come from here: the
+    /// decoders of meshopt and KTX2 too, which are WebAssembly, and the one worker that a script may start.
+    const POLICY: &str = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; worker-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self' blob:; form-action 'none'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types kiln-worker";
 
     #[cfg(test)]
     pub(super) fn all() -> &'static [Asset] {
