@@ -355,7 +355,7 @@ class Bakes(PageTest):
                 self.open()
                 page = self.page
                 page.set_input_files("#files", spot_files())
-                page.get_by_text("More options").click()
+                page.locator(".options details").evaluate("(details) => (details.open = true)")
                 page.select_option("#opt-texture_format", textures)
                 page.select_option("#opt-compress", compress)
                 self.submit()

@@ -1,11 +1,12 @@
 // Requests to the sidecar, with the token → answers, or what is wrong in words.
 //
 // The token comes with the address (`/#token=…`), from where it is removed at once, or from the form that asks for it. It is kept
-// as long as the tab. Whether the sidecar can be reached is told to whoever listens to `link`.
+// as long as the tab, and a new tab has it from those that are open. Whether the sidecar can be reached is told to whoever listens
+// to `link`.
 
 const KEY = "kiln-token";
 
-/** Tells `unauthorized`, `offline`, `online`. */
+/** Tells `unauthorized`, `authorized`, `offline`, `online`. */
 export const link = new EventTarget();
 let reachable = true;
 
@@ -29,6 +30,19 @@ function decoded(text) {
 /** @param {string} token */
 export function setToken(token) {
     sessionStorage.setItem(KEY, token.trim());
+}
+
+/** Tabs of this sidecar ask each other for the token: nobody else hears them. */
+export function shareToken() {
+    const tabs = new BroadcastChannel(KEY);
+    tabs.onmessage = ({ data }) => {
+        const token = sessionStorage.getItem(KEY);
+        if (data === null && token) tabs.postMessage(token);
+        if (data === null || token) return;
+        setToken(data);
+        link.dispatchEvent(new Event("authorized"));
+    };
+    if (!sessionStorage.getItem(KEY)) tabs.postMessage(null);
 }
 
 /** What every request carries. @returns {Record<string, string>} */

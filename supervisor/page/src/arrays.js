@@ -25,9 +25,9 @@ export async function readHeader(file) {
     }
 }
 
-/** What the file lacks to be baked from. @param {Header} header @returns {string[]} */
-export function lacks({ tensors }) {
-    const needed = ["vertices", "faces", "observations", "extrinsics", "intrinsics"];
+/** What the file lacks to bring a mesh, or views. @param {Header} header @param {"mesh" | "views"} what @returns {string[]} */
+export function lacks({ tensors }, what) {
+    const needed = what === "mesh" ? ["vertices", "faces"] : ["observations", "extrinsics", "intrinsics"];
     return needed.filter((name) => !tensors[name]);
 }
 

@@ -4,7 +4,9 @@ import { call, json, Problem, sleep } from "./api.js";
 import { fill, h, say } from "./dom.js";
 import { fromDrop, fromList, unpack } from "./drop.js";
 import { count, percent, size } from "./format.js";
-import { remember } from "./inputs.js";
+import { remember, rememberAs, viewsOf } from "./inputs.js";
+import { nameOf } from "./jobs.js";
+import { inWords, labelOf } from "./labels.js";
 import { Options } from "./options.js";
 import { countViews, hasSplats, recognise } from "./recognise.js";
 import { thumb } from "./thumbs.js";
@@ -16,23 +18,23 @@ const HASHED = 256 << 20;
 
 /** @typedef {import("./drop.js").Item} Item */
 
-/**
- * @param {any} abilities /v1/capabilities @param {Promise<boolean>} maps whether a job may ask for maps
- */
-export function compose(abilities, maps) {
+/** @param {any} abilities /v1/capabilities @param {Record<string, any>} schema properties of a spec */
+export function compose(abilities, schema) {
     /** @type {Map<string, Item>} */
     const items = new Map();
     /** @type {{mesh?: string, views?: string}} */
     const choice = {};
     /** @type {import("./recognise.js").Found | null} */
     let found = null;
+    /** A job whose files are used again, in place of files that are dropped. @type {any} */
+    let kept = null;
     /** @type {AbortController | null} */
     let sending = null;
     // What was submitted stays to be seen, and makes room for what comes next.
     let used = false;
     // One until the job is accepted: pressed again after a lost answer, it is the same job.
     let key = crypto.randomUUID();
-    const options = new Options(abilities);
+    const options = new Options(abilities, schema);
     options.element.addEventListener("input", () => (key = crypto.randomUUID()));
 
     const files = h("input", { type: "file", id: "files", class: "unseen", multiple: true, onchange: () => take(fromChosen(files)) });
@@ -46,7 +48,7 @@ export function compose(abilities, maps) {
     const reset = h("button", { type: "button", class: "plain", hidden: true, onclick: clear }, "Clear");
     const zone = h("div", { class: "zone" },
         h("p", { class: "big" }, "Drop a mesh and its views here"),
-        h("p", { class: "hint" }, "GLB, glTF, PLY or OBJ; transforms.json with its pictures, or Gaussian splats; as files, a folder or a zip. Or one .safetensors with both."),
+        h("p", { class: "hint" }, "GLB, glTF, PLY, OBJ, STL or OFF; transforms.json or a model of COLMAP with its pictures, or Gaussian splats; .safetensors for either or both. As files, a folder or a zip."),
         h("div", { class: "row" },
             h("label", { class: "button", for: "files" }, "Choose files"), files,
             h("label", { class: "button", for: "folder" }, "Choose a folder"), folder, reset)); // prettier-ignore
@@ -69,7 +71,7 @@ export function compose(abilities, maps) {
         try {
             fill(facts, "Reading …");
             const fresh = await unpack(await given, (text) => say(facts, text));
-            if (used) forget();
+            if (used || kept) forget();
             for (const item of fresh) items.set(item.path, item);
         } catch (error) {
             await look();
@@ -81,6 +83,7 @@ export function compose(abilities, maps) {
 
     async function look() {
         key = crypto.randomUUID();
+        if (kept) return lookAt(kept);
         found = items.size > 0 ? await recognise([...items.values()], choice) : null;
         ready.hidden = reset.hidden = !found;
         form.classList.toggle("filled", Boolean(found));
@@ -99,6 +102,34 @@ export function compose(abilities, maps) {
         const pictures = found.views?.pictures.filter((blob) => blob !== null) ?? [];
         fill(thumbs, pictures.slice(0, THUMBS).map((blob) => thumb(async () => blob, 56)),
             pictures.length > THUMBS && h("span", { class: "more" }, `and ${pictures.length - THUMBS} more`)); // prettier-ignore
+    }
+
+    /** The files of a job that the sidecar has. @param {any} job */
+    function lookAt(job) {
+        found = null;
+        ready.hidden = reset.hidden = false;
+        form.classList.add("filled");
+        go.removeAttribute("disabled");
+        options.suggestName(nameOf(job));
+        fill(facts, h("p", { class: "row" }, h("strong", null, "Files"), `those of ${nameOf(job)}`, h("span", { class: "hint" }, "kept by the sidecar, and not sent again")));
+        fill(thumbs);
+        viewsOf(job).catch(() => null).then((views) => kept === job && fill(thumbs, (views ?? []).slice(0, THUMBS).map(({ picture }) => thumb(picture, 56)))); // prettier-ignore
+    }
+
+    /** Takes up the files and options of a job. @param {string} id @param {AbortSignal} signal */
+    async function reuse(id, signal) {
+        if (kept?.id === id) return;
+        try {
+            const job = await json(`/v1/jobs/${id}`, { signal });
+            forget();
+            kept = job;
+            options.show(job.spec);
+            await look();
+            form.scrollIntoView({ block: "nearest" });
+            /** @type {HTMLElement} */ (go).focus();
+        } catch (error) {
+            if (!signal.aborted) fill(facts, h("p", { class: "error" }, /** @type {Error} */ (error).message));
+        }
     }
 
     /** @param {import("./recognise.js").Found} found @param {number} views */
@@ -131,6 +162,7 @@ export function compose(abilities, maps) {
 
     function forget() {
         used = false;
+        kept = null;
         items.clear();
         delete choice.mesh;
         delete choice.views;
@@ -144,21 +176,23 @@ export function compose(abilities, maps) {
 
     form.addEventListener("submit", (event) => {
         event.preventDefault();
-        if (found && !found.missing && !sending) submit(found);
+        if (((found && !found.missing) || kept) && !sending) submit(found);
     });
 
-    /** @param {import("./recognise.js").Found} found */
+    /** @param {import("./recognise.js").Found | null} found none where the files of a job are used again */
     async function submit(found) {
         sending = new AbortController();
         say(wrong, "");
         go.setAttribute("disabled", "");
         [stop.hidden, meter.hidden] = [false, false];
         try {
-            const job = await send(found, { ...options.spec(), ...((await maps) ? { maps: true } : {}) }, key, sending.signal, (share) => {
+            const inputs = found ? inputsOf(found) : async () => ({ mesh: kept.spec.mesh, views: kept.spec.views, arrays: kept.spec.arrays });
+            const job = await send(inputs, options.spec(), key, sending.signal, (share) => {
                 meter.value = share;
                 say(go, `Sending ${percent(share)}`);
             });
-            remember(job.id, found);
+            if (found) remember(job.id, found);
+            else rememberAs(kept.id, job.id);
             used = true;
             key = crypto.randomUUID();
             location.hash = `#/jobs/${job.id}`;
@@ -175,36 +209,31 @@ export function compose(abilities, maps) {
     /** @param {Error} error */
     function complain(error) {
         const field = error instanceof Problem ? (error.field ?? "").split(/[.[]/)[0] : "";
-        if (field && options.complain(field, error.message)) return;
-        fill(wrong, `Not submitted: ${field ? `${field}: ` : ""}${error.message}.`);
+        if (field && options.complain(field, inWords(error.message))) return;
+        if (field === "files" && kept) return fill(wrong, "Not submitted: the sidecar has no longer all of these files. Drop them anew.");
+        const what = labelOf(field) || field;
+        fill(wrong, `Not submitted: ${what ? `${what}: ` : ""}${inWords(error.message)}.`);
     }
 
     form.addEventListener("dragover", (event) => event.preventDefault());
-    return { element: form, take, drop: (/** @type {DataTransfer} */ transfer) => take(fromDrop(transfer)), stop: () => sending?.abort(new Error("left")) };
+    return { element: form, take, reuse, drop: (/** @type {DataTransfer} */ transfer) => take(fromDrop(transfer)), stop: () => sending?.abort(new Error("left")) };
 }
 
-/**
- * Sends the files that are missing, and the job.
- * @param {import("./recognise.js").Found} found @param {Record<string, any>} spec @param {string} key @param {AbortSignal} signal
- * @param {(share: number) => void} tell @returns {Promise<any>} the job
- */
-async function send(found, spec, key, signal, tell) {
-    const share = (/** @type {number} */ done, /** @type {number} */ total) => tell(total > 0 ? done / total : 1);
-    if (found.arrays && found.arrays.blob.size > HASHED) {
-        const query = new URLSearchParams({ spec: JSON.stringify(spec) });
-        const headers = { "Idempotency-Key": key, "Content-Type": "application/safetensors" };
-        return json(`/v1/jobs?${query}`, { method: "POST", headers, body: found.arrays.blob, signal });
-    }
-    const inputs = async () => {
+/** @typedef {(signal: AbortSignal, tell: (done: number, total: number) => void) => Promise<Record<string, any> | Blob>} Inputs */
+
+/** Sends the files that are missing; gives the keys of a spec that name them, or arrays that are sent with the job. @param {import("./recognise.js").Found} found @returns {Inputs} */
+function inputsOf(found) {
+    return async (signal, tell) => {
+        if (found.arrays && found.arrays.blob.size > HASHED) return found.arrays.blob;
         if (found.arrays) {
-            const digests = await upload(new Map([["arrays", found.arrays.blob]]), signal, share);
+            const digests = await upload(new Map([["arrays", found.arrays.blob]]), signal, tell);
             return { arrays: digests.get("arrays") };
         }
         const { mesh, views } = /** @type {{mesh: any, views: any}} */ (found);
         // Together, for one measure of progress; apart again by their names.
         const all = new Map([...mesh.files].map(([name, blob]) => [`mesh/${name}`, blob]));
         for (const [name, blob] of views?.files ?? []) all.set(`views/${name}`, blob);
-        const digests = await upload(all, signal, share);
+        const digests = await upload(all, signal, tell);
         const source = (/** @type {string} */ what, /** @type {any} */ { files, main }) => {
             const names = [...files.keys()].map((name) => [name, digests.get(`${what}/${name}`)]);
             return { files: Object.fromEntries(names), main };
@@ -212,12 +241,22 @@ async function send(found, spec, key, signal, tell) {
         // Splats alone bring their views.
         return { mesh: source("mesh", mesh), views: views && source("views", views) };
     };
+}
+
+/**
+ * Sends the inputs, and the job.
+ * @param {Inputs} inputs @param {Record<string, any>} spec @param {string} key @param {AbortSignal} signal
+ * @param {(share: number) => void} tell @returns {Promise<any>} the job
+ */
+async function send(inputs, spec, key, signal, tell) {
     let again = true;
     for (let attempt = 1; ; attempt++) {
-        const body = JSON.stringify({ ...spec, ...(await inputs()) });
+        const sent = await inputs(signal, (done, total) => tell(total > 0 ? done / total : 1));
+        const headers = { "Idempotency-Key": key, "Content-Type": sent instanceof Blob ? "application/safetensors" : "application/json" };
+        const place = sent instanceof Blob ? `/v1/jobs?${new URLSearchParams({ spec: JSON.stringify(spec) })}` : "/v1/jobs";
+        const body = sent instanceof Blob ? sent : JSON.stringify({ ...spec, ...sent });
         try {
-            const headers = { "Idempotency-Key": key, "Content-Type": "application/json" };
-            return await (await call("/v1/jobs", { method: "POST", headers, body, signal })).json();
+            return await (await call(place, { method: "POST", headers, body, signal })).json();
         } catch (error) {
             // What was there expired in between: once more from the start.
             const expired = error instanceof Problem && error.field === "files" && again;

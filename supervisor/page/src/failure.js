@@ -2,6 +2,7 @@
 
 import { fill, h, terms } from "./dom.js";
 import { span, words } from "./format.js";
+import { doing, failed, inWords } from "./labels.js";
 
 /** @param {any} job @returns {HTMLElement} */
 export function failure(job) {
@@ -18,10 +19,10 @@ export function failure(job) {
     const log = error.log_tail ?? [];
     return h("section", { class: "failure", "aria-labelledby": "failure-title" },
         h("h2", { id: "failure-title" }, job.state === "cancelled" ? "Cancelled" : "Why it failed"),
-        h("p", { class: "message" }, error.message),
-        error.hint && h("p", { class: "mend" }, error.hint),
+        h("p", { class: "message" }, h("strong", null, `${failed(error.code)}.`), " ", inWords(error.message)),
+        error.hint && h("p", { class: "mend" }, inWords(error.hint)),
         terms([
-            ["Code", h("code", null, error.code)], ["Process", error.role], ["Phase", words(error.phase)],
+            ["Code", h("code", null, error.code)], ["Process", error.role], ["Phase", doing(error.phase)],
             ["Signal", error.signal], ["Exit code", error.exit ?? null], ["Class", words(error.class)],
             ["Device", error.device ? adapter(error.device) : null], ["Kept for kiln replay", error.crash_folder],
         ]),
@@ -45,7 +46,7 @@ export function attempts(list) {
             h("thead", null, h("tr", null, heads.map((head) => h("th", { scope: "col" }, head)))),
             h("tbody", null, list.map((attempt) => h("tr", null,
                 h("th", { scope: "row" }, attempt.role), h("td", null, attempt.number), h("td", null, attempt.ended),
-                h("td", null, words(attempt.phase)), h("td", null, span(attempt.ms / 1000)), h("td", null, words(attempt.code)),
+                h("td", null, doing(attempt.phase)), h("td", null, span(attempt.ms / 1000)), h("td", null, words(attempt.code)),
                 h("td", null, attempt.device?.name ?? "")))))); // prettier-ignore
 }
 

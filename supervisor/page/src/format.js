@@ -38,3 +38,10 @@ export const count = (value) => value.toLocaleString("en");
 
 /** `load_mesh` as people write it. @param {string | null | undefined} text */
 export const words = (text) => (text ?? "").replaceAll("_", " ");
+
+/** Time left, as roughly as it is known. @param {number} seconds */
+export function left(seconds) {
+    if (seconds < 8) return "a few seconds left";
+    const step = seconds < 60 ? 5 : seconds < 600 ? 15 : 60;
+    return `about ${span(Math.max(step, Math.round(seconds / step) * step)).replace(" min 00 s", " min")} left`;
+}

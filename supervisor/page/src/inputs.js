@@ -4,6 +4,7 @@
 import { cameraOf, pixelsOf, readHeader, viewsIn } from "./arrays.js";
 import { call } from "./api.js";
 import { yUp } from "./camera.js";
+import { companion, parseModel } from "./colmap.js";
 import { ENDINGS, parseTransforms, plain } from "./transforms.js";
 
 /** @typedef {import("./camera.js").Lens} Lens */
@@ -27,9 +28,16 @@ const dropped = new Map();
 export function remember(id, found) {
     if (found.arrays) dropped.set(id, ofArrays(found.arrays.blob, found.arrays.header));
     else if (found.views) {
-        const { frames, pictures } = found.views;
-        dropped.set(id, ofFrames(frames, async (index) => pictures[index]));
+        const { frames, pictures, arrays, files, main } = found.views;
+        if (arrays) dropped.set(id, ofArrays(/** @type {Blob} */ (files.get(main)), arrays));
+        else if (frames.length > 0) dropped.set(id, ofFrames(frames, async (index) => pictures[index]));
     }
+}
+
+/** A job of the same files as another. @param {string} from @param {string} to */
+export function rememberAs(from, to) {
+    const views = dropped.get(from);
+    if (views) dropped.set(to, views);
 }
 
 /** In the axes of the job's result. @param {any} job @returns {Promise<View[] | null>} none where they cannot be had here */
@@ -54,17 +62,21 @@ function turned(view, up) {
 async function keptOf(job) {
     const source = job.spec?.views;
     if (job.spec?.arrays) return arraysOf(job.spec.arrays);
-    // Splats have no cameras of their own.
-    if (!source?.files || !source.main.endsWith(".json")) return null;
-    const blob = await fetched(source.files[source.main]);
-    if (!blob) return null;
-    const read = parseTransforms(await blob.text());
-    if (!("frames" in read)) return null;
-    const beside = source.main.slice(0, source.main.lastIndexOf("/") + 1);
+    // Splats have no cameras of their own, and files of the sidecar's machine are not given to browsers.
+    if (!source?.files) return null;
+    const { files, main } = source;
+    if (main.endsWith(".safetensors")) return arraysOf(files[main]);
+    const cameras = companion(main.slice(main.lastIndexOf("/") + 1));
+    if (!cameras && !main.endsWith(".json")) return null;
+    const beside = main.slice(0, main.lastIndexOf("/") + 1);
+    const [list, lenses] = await Promise.all([fetched(files[main]), cameras && fetched(files[beside + cameras])]);
+    if (!list) return null;
+    const read = cameras ? { frames: lenses ? await parseModel(list, lenses, main.endsWith(".txt")) : [] } : parseTransforms(await list.text());
+    if (!("frames" in read) || read.frames.length === 0) return null;
     return ofFrames(read.frames, async (_, frame) => {
-        const names = ENDINGS.map((end) => beside + plain(frame.file + end));
-        const name = names.find((name) => source.files[name]);
-        return name ? fetched(source.files[name]) : null;
+        const names = ENDINGS.map((end) => `${beside}${cameras ? "images/" : ""}${plain(frame.file + end)}`);
+        const name = names.find((name) => files[name]);
+        return name ? fetched(files[name]) : null;
     });
 }
 

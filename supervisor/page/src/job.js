@@ -7,7 +7,9 @@ import { follow } from "./events.js";
 import { adapter, attempts, failure } from "./failure.js";
 import { saver } from "./files.js";
 import { ago, count, decibel, percent, size, span, words } from "./format.js";
-import { badge } from "./jobs.js";
+import { rememberAs } from "./inputs.js";
+import { badge, nameOf } from "./jobs.js";
+import { inWords } from "./labels.js";
 import { showResult } from "./result.js";
 import { stages } from "./stages.js";
 import { apply, begin, isOver, settle } from "./timeline.js";
@@ -17,11 +19,16 @@ const LOOK_MS = 1500;
 
 /** @param {string} id @param {AbortSignal} signal @param {(text: string) => void} announce */
 export async function jobPage(id, signal, announce) {
-    let job = await json(`/v1/jobs/${id}`, { signal });
+    const response = await call(`/v1/jobs/${id}`, { signal });
+    let job = await response.json();
+    /** How far this clock is ahead of the sidecar's, in ms. */
+    const ahead = Date.now() - (Date.parse(response.headers.get("date") ?? "") || Date.now());
     let line = begin();
-    const title = h("h1", { tabindex: -1 }, job.name || `Job ${id.slice(0, 8)}`);
+    const title = h("h1", { tabindex: -1 }, nameOf(job));
     const state = h("span", { class: "row" });
     const cancel = h("button", { type: "button", onclick: () => call(`/v1/jobs/${id}/cancel`, { method: "POST" }).catch(complain) }, "Cancel");
+    const retry = h("button", { type: "button", onclick: () => again() }, "Try again");
+    const other = h("a", { class: "button", href: `#/again/${id}` }, "Bake again with other options");
     const forget = h("button", { type: "button", onclick: remove }, "Delete");
     const wrong = h("p", { class: "error", role: "alert" });
     const course = stages();
@@ -30,7 +37,7 @@ export async function jobPage(id, signal, announce) {
     const facts = h("div", { class: "below" });
     const element = h("article", { class: "job" },
         h("p", null, h("a", { href: "#/" }, "All jobs")),
-        h("div", { class: "head" }, title, state, h("div", { class: "row actions" }, cancel, forget)),
+        h("div", { class: "head" }, title, state, h("div", { class: "row actions" }, cancel, retry, other, forget)),
         wrong, course.element, warnings, outcome, facts); // prettier-ignore
 
     async function remove() {
@@ -43,10 +50,28 @@ export async function jobPage(id, signal, announce) {
         }
     }
 
+    /** The same job once more, from the files that the sidecar has. */
+    async function again() {
+        retry.setAttribute("disabled", "");
+        try {
+            const headers = { "Idempotency-Key": crypto.randomUUID(), "Content-Type": "application/json" };
+            const next = await json("/v1/jobs", { method: "POST", headers, body: JSON.stringify(job.spec), signal });
+            rememberAs(id, next.id);
+            location.hash = `#/jobs/${next.id}`;
+        } catch (error) {
+            const gone = error instanceof Problem && error.field === "files";
+            complain(gone ? { message: "The sidecar has no longer all files of this job: drop them anew." } : error);
+            retry.removeAttribute("disabled");
+        }
+    }
+
     /** @param {any} error */
     function complain(error) {
-        say(wrong, error.message);
+        say(wrong, inWords(error.message));
     }
+
+    /** Seconds since the sidecar began the job. */
+    const elapsed = () => (job.started_at ? (Date.now() - ahead - Date.parse(job.started_at)) / 1000 : null);
 
     function show() {
         const over = isOver(job.state);
@@ -54,16 +79,17 @@ export async function jobPage(id, signal, announce) {
         const note = waits ? (job.position === 0 ? "next in the queue" : `${job.position} before it`) : ago(job.created_at);
         fill(state, badge(job.state), h("span", { class: "hint" }, note));
         cancel.hidden = over;
-        forget.hidden = !over;
+        forget.hidden = other.hidden = !over;
+        retry.hidden = !over || job.state === "succeeded";
         const lines = line.log.filter(({ text }) => !text.startsWith("done in "));
         const told = over ? (job.warnings ?? []) : lines;
-        fill(warnings, told.map((/** @type {any} */ warning) => h("li", null, h("strong", null, warning.role), " ", warning.text)));
-        course.update(line);
+        fill(warnings, told.map((/** @type {any} */ warning) => h("li", null, h("strong", null, warning.role), " ", inWords(warning.text))));
+        course.update(line, elapsed());
     }
 
     async function finish() {
         show();
-        announce(`${job.name || "The job"} has ${job.state === "succeeded" ? "succeeded" : words(job.state)}.`);
+        announce(`${nameOf(job)} has ${job.state === "succeeded" ? "succeeded" : words(job.state)}.`);
         fill(facts, about(job, null));
         if (job.state !== "succeeded") {
             course.element.hidden = line.stages.every((stage) => stage.phases.length === 0);
@@ -75,7 +101,7 @@ export async function jobPage(id, signal, announce) {
         report.then((read) => {
             if (!read || signal.aborted) return;
             settle(line, read);
-            course.update(line);
+            course.update(line, elapsed());
             fill(facts, about(job, read));
         });
         // What came of it goes first; how long it took is for who asks.
@@ -96,7 +122,7 @@ export async function jobPage(id, signal, announce) {
         event(name, data) {
             apply(line, name, data);
             if (name === "done") job = data;
-            else if (line.state !== job.state) job = { ...job, state: line.state };
+            else if (line.state !== job.state) job = { ...job, state: line.state, started_at: job.started_at ?? new Date(Date.now() - ahead).toISOString() };
             show();
         },
         async again() {

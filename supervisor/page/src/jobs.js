@@ -3,6 +3,9 @@
 import { call, json, sleep } from "./api.js";
 import { fill, h, say } from "./dom.js";
 import { ago, percent, words } from "./format.js";
+import { viewsOf } from "./inputs.js";
+import { doing, failed } from "./labels.js";
+import { thumb } from "./thumbs.js";
 import { isOver } from "./timeline.js";
 
 const PAGE = 50;
@@ -14,6 +17,35 @@ const POSITIONS = 8;
 /** A word with a shape of its own, not a colour alone. @param {string} state */
 export function badge(state) {
     return h("span", { class: "badge", "data-state": state }, words(state));
+}
+
+/** What a job is called: its name, or its mesh's. @param {any} job */
+export function nameOf(job) {
+    const file = job.spec?.mesh?.main ?? job.spec?.mesh?.path?.split("/").pop();
+    return job.name || file || `Job ${job.id.slice(0, 8)}`;
+}
+
+/** Small pictures by job, once drawn: they outlive the list. @type {Map<string, HTMLCanvasElement>} */
+const pictures = new Map();
+
+/**
+ * The first view of a job, or else its contact sheet; the job is asked for only where somebody looks.
+ * @param {string} id @param {(job: any) => void} tell what a list does not say of it
+ */
+function pictureOf(id, tell) {
+    const known = pictures.get(id);
+    if (known && !known.classList.contains("broken")) return known;
+    const canvas = thumb(async () => {
+        const job = await json(`/v1/jobs/${id}`);
+        tell(job);
+        const views = await viewsOf(job);
+        if (views && views.length > 0) return views[0].picture();
+        const sheet = job.artifacts.find((/** @type {any} */ entry) => entry.name === "preview.png");
+        if (!sheet) throw new Error("it has no picture");
+        return (await call(sheet.href)).blob();
+    }, 48);
+    pictures.set(id, canvas);
+    return canvas;
 }
 
 /** @param {AbortSignal} signal */
@@ -94,23 +126,30 @@ export function jobList(signal) {
 function row(job) {
     const [state, note, age] = [h("span"), h("span", { class: "note" }), h("time", { datetime: job.created_at })];
     const meter = h("progress", { max: 1, value: 0, "aria-label": "Progress" });
-    const name = job.name || `Job ${job.id.slice(0, 8)}`;
-    const link = h("a", { href: `#/jobs/${job.id}`, class: "name" }, name);
-    const element = h("li", null, state, link, note, meter, age);
+    const link = h("a", { href: `#/jobs/${job.id}`, class: "name" }, nameOf(job));
+    const draw = () => pictureOf(job.id, (whole) => say(link, nameOf(whole)));
+    let picture = draw();
+    const element = h("li", null, picture, link, age, h("span", { class: "what" }, state, note), meter);
     let shown = "";
     return {
         element,
         /** @param {any} job @param {number | null} position */
         update(job, position) {
             if (shown !== job.state) fill(state, badge(job.state));
+            // Of splats there is a picture only now.
+            if (shown !== job.state && job.state === "succeeded" && picture.classList.contains("broken")) {
+                const fresh = draw();
+                picture.replaceWith(fresh);
+                picture = fresh;
+            }
             shown = job.state;
             meter.hidden = isOver(job.state) || job.state === "queued";
             meter.value = job.progress;
             say(age, ago(job.created_at));
             let text = "";
             if (job.state === "queued" && position !== null) text = position === 0 ? "next" : `${position} before it`;
-            else if (!meter.hidden) text = `${percent(job.progress)} ${words(job.phase)}`;
-            else if (job.state === "failed") text = words(job.error?.code);
+            else if (!meter.hidden) text = `${percent(job.progress)} ${doing(job.phase)}`;
+            else if (job.state === "failed") text = failed(job.error?.code);
             say(note, text);
         },
     };

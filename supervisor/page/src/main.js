@@ -1,11 +1,11 @@
 // The page: which part of it is shown, by the address behind `#`, and what all parts have in common.
 
-import { json, link, setToken, takeToken } from "./api.js";
+import { json, link, setToken, shareToken, takeToken } from "./api.js";
 import { compose } from "./compose.js";
 import { by, fill, h, say } from "./dom.js";
 import { jobPage } from "./job.js";
 import { jobList } from "./jobs.js";
-import { known, prepare, sidecar, takesMaps, watch } from "./sidecar.js";
+import { known, prepare, sidecar, watch } from "./sidecar.js";
 
 const main = by("main");
 /** Ends what the part that is shown has under way. */
@@ -43,12 +43,15 @@ async function route() {
 function home(signal) {
     document.title = "Kiln";
     // What was dropped stays while a job is looked at.
-    form ??= known() ? compose(known(), takesMaps()) : null;
+    const able = known();
+    form ??= able && compose(able.abilities, able.schema);
     if (!form) {
         sidecar.addEventListener("abilities", route, { once: true, signal });
         fill(main, h("p", { class: "hint" }, "Asking the sidecar …"));
         return;
     }
+    const again = /^#\/again\/([0-9a-f]{32})$/.exec(location.hash)?.[1];
+    if (again) form.reuse(again, signal);
     fill(main, h("h1", { class: "unseen", tabindex: -1 }, "Kiln"), h("div", { class: "home" }, form.element, jobList(signal)));
 }
 
@@ -61,6 +64,12 @@ function signIn() {
         if (sessionStorage.getItem("kiln-token")) say(by("token-error"), "This token is not the sidecar’s.");
         dialog.showModal();
     });
+    // By what was typed here, or in another tab.
+    link.addEventListener("authorized", () => {
+        say(by("token-error"), "");
+        dialog.close();
+        route();
+    });
     // Without the token there is nothing behind it.
     dialog.addEventListener("cancel", (event) => event.preventDefault());
     by("sign-in-form").addEventListener("submit", async (event) => {
@@ -69,9 +78,7 @@ function signIn() {
         try {
             await json("/v1/capabilities");
             input.value = "";
-            say(by("token-error"), "");
-            dialog.close();
-            route();
+            link.dispatchEvent(new Event("authorized"));
         } catch (error) {
             const { status, message } = /** @type {any} */ (error);
             say(by("token-error"), status === 401 ? "This token is not the sidecar’s." : message);
@@ -93,11 +100,12 @@ function drops() {
         over(false);
         if (!event.dataTransfer || !form) return;
         form.drop(event.dataTransfer);
-        if (location.hash.startsWith("#/jobs/")) location.hash = "#/";
+        if (location.hash.startsWith("#/")) location.hash = "#/";
     });
 }
 
 takeToken();
+shareToken();
 signIn();
 drops();
 prepare();

@@ -1,94 +1,103 @@
-// The options of a job: a form, what it says as a spec, and what the sidecar says is wrong with it, beside the field.
+// The options of a job, as the sidecar's schema lists them → a form, what it says as a spec, and what the sidecar says is wrong
+// with it, beside the field. An option that the page has no words for has those of the schema.
 
 import { fill, h } from "./dom.js";
+import { GROUPS } from "./labels.js";
 
-/** @typedef {{key: string, label: string, control: HTMLInputElement | HTMLSelectElement, hint?: string}} Field */
+/** @typedef {import("./labels.js").Label} Label */
+/** @typedef {{label: Label, schema: any, control: HTMLInputElement | HTMLSelectElement}} Field */
 
-/** @param {string} key @param {string} label @param {[string, string][]} options @param {string} chosen @param {string} [hint] @returns {Field} */
-function choice(key, label, options, chosen, hint) {
-    const control = h("select", { id: `opt-${key}`, name: key }, options.map(([value, text]) => h("option", { value }, text)));
-    control.value = chosen;
-    return { key, label, control, hint };
+/** Keys that say where the inputs are. */
+const INPUTS = ["mesh", "views", "arrays"];
+/** Where the page starts from something else than the schema's default: both are shown here. */
+const ASKED = /** @type {Record<string, any>} */ ({ preview: true, maps: true });
+const SIZES = [256, 512, 1024, 2048, 4096, 8192];
+
+/** What may be chosen. @param {any} schema @returns {string[] | null} none where it is no choice; "" where it may be left open */
+function choices(schema) {
+    const open = schema.anyOf?.some((/** @type {any} */ one) => one.type === "null");
+    const list = schema.enum ?? (schema.oneOf ?? schema.anyOf?.find((/** @type {any} */ one) => one.oneOf)?.oneOf)?.map((/** @type {any} */ one) => one.const);
+    return list ? [...(open ? [""] : []), ...list.map(String)] : null;
 }
 
-/** @param {string} key @param {string} label @param {Record<string, any>} props @param {string} [hint] @returns {Field} */
-function input(key, label, props, hint) {
-    return { key, label, control: h("input", { id: `opt-${key}`, name: key, ...props }), hint };
-}
+/** @param {any} schema @param {string} type */
+const is = (schema, type) => [schema.type].flat().includes(type);
 
 export class Options {
-    /** @param {any} abilities /v1/capabilities, or null while nobody knows */
-    constructor(abilities) {
-        const [least, most] = abilities?.limits?.texture_size ?? [256, 8192];
-        const sizes = [256, 512, 1024, 2048, 4096, 8192].filter((edge) => edge >= least && edge <= most);
-        const gpus = (abilities?.adapters ?? []).filter((/** @type {any} */ adapter) => adapter.kind !== "native");
-        this.fields = [
-            input("name", "Name", { maxlength: 80, autocomplete: "off" }),
-            choice("texture_size", "Texture", sizes.map((edge) => [String(edge), `${edge} × ${edge}`]), "1024"),
-            choice("pages", "Pages", [["1", "One texture"], ["4", "4 textures"], ["9", "9 textures"], ["16", "16 textures"]], "1", "Each of that size, with a material of its own"),
-            choice("quality", "Quality", [["draft", "Draft"], ["standard", "Standard"], ["best", "Best"]], "standard", "Draft takes a third of the time, Best several times as much"),
-            choice("device", "Device", [["auto", "Automatic"], ["gpu", "GPU"], ["cpu", "Processor"], ...gpus.map((/** @type {any} */ gpu) => [gpu.name, gpu.name])], "auto"),
-            input("target_faces", "Triangles", { type: "number", min: 1, max: abilities?.limits?.triangles ?? 8_000_000, placeholder: "all of them" }, "Simplifies the mesh down to so many"),
-            input("holdout", "Views held out", { type: "number", min: 0, max: 4095, value: 0 }, "To measure with, not to fit"),
-            choice("blend", "Blend", [["", "As the views need"], ["linear", "Linear light"], ["srgb", "sRGB values"]], "", "sRGB for what blends encoded colours, as Gaussian splats do"),
-            input("keep_uvs", "Keep the mesh’s UVs", { type: "checkbox" }),
-            input("preview", "Contact sheet", { type: "checkbox", checked: true }),
-        ]; // prettier-ignore
-        // What most jobs leave as it is.
-        const further = [
-            choice("refine", "Cameras and exposures", [["auto", "Mend where clearly off"], ["on", "Mend wherever it helps"], ["off", "Take as they are"]], "auto"),
-            choice("up", "Up in mesh and views", [["y", "y, as in glTF"], ["z", "z, turned to y"], ["-y", "−y, as COLMAP and most splats have it"]], "y"),
-            choice("frame", "Place of the mesh", [["auto", "Mended where silhouettes show how"], ["given", "As the files say"]], "auto"),
-            choice("alpha_mode", "Opacity", [["auto", "By what it holds"], ["opaque", "Opaque"], ["mask", "Mask"], ["blend", "Blend"]], "auto", "Where the views bring it as a channel"),
-            choice("texture_format", "Texture format", [["png", "PNG"], ["jpeg", "JPEG"], ["webp", "WebP"]], "png", "Not every viewer reads WebP"),
-            input("fill_holes", "Fill holes up to", { type: "number", min: 0.0001, max: 100, step: "any", placeholder: "none" }, "Area, as a share of the square of the longest side; TRELLIS has 0.04"),
-            input("weld", "Weld within", { type: "number", min: 0.000001, max: 0.01, step: "any", placeholder: "nothing" }, "Share of the mesh’s diagonal"),
-            input("texture_auto", "Smaller texture where views resolve less", { type: "checkbox" }),
-            input("remove_unseen", "Remove what nobody can see", { type: "checkbox" }),
-            input("orient", "Wind triangles one way", { type: "checkbox" }),
-        ]; // prettier-ignore
-        const row = (/** @type {Field} */ { key, label, control, hint }) => {
-            const [note, error] = [`opt-${key}-hint`, `opt-${key}-error`];
-            control.setAttribute("aria-describedby", `${hint ? `${note} ` : ""}${error}`);
-            control.addEventListener("input", () => this.complain(key, ""));
-            const text = h("label", { for: control.id }, label);
-            const parts = control.type === "checkbox" ? [control, text] : [text, control];
-            return h("div", { class: control.type === "checkbox" ? "field check" : "field" }, parts,
-                hint && h("p", { class: "hint", id: note }, hint), h("p", { class: "error", id: error })); // prettier-ignore
-        };
-        const more = h("details", null, h("summary", null, "More options"), h("div", { class: "options" }, further.map(row)));
-        this.element = h("fieldset", { class: "options" }, h("legend", null, "Options"), this.fields.map(row), more);
-        this.fields.push(...further);
+    /** @param {any} abilities /v1/capabilities @param {Record<string, any>} schema properties of a spec */
+    constructor(abilities, schema) {
+        /** @type {Field[]} */
+        this.fields = [];
+        const known = GROUPS.flatMap(([, labels]) => labels.map(({ key }) => key));
+        const others = Object.keys(schema).filter((key) => !known.includes(key) && !INPUTS.includes(key));
+        const unknown = others.map((key) => ({ key, label: key.replaceAll("_", " "), hint: schema[key].description }));
+        const [[, first], ...further] = [...GROUPS, /** @type {[string, Label[]]} */ (["Others", unknown])];
+        const rows = (/** @type {Label[]} */ labels) =>
+            labels.filter(({ key }) => schema[key]).map((label) => this.#row({ label, schema: schema[label.key], control: control(label, schema[label.key], abilities) }));
+        const groups = further.map(([title, labels]) => {
+            const shown = rows(labels);
+            return shown.length > 0 && h("fieldset", { class: "options" }, h("legend", null, title), shown);
+        });
+        this.element = h("fieldset", { class: "options" }, h("legend", null, "Options"), rows(first),
+            h("details", null, h("summary", null, "More options"), groups)); // prettier-ignore
+    }
+
+    /** @param {Field} field */
+    #row(field) {
+        const { label: { key, label, hint }, control } = field; // prettier-ignore
+        this.fields.push(field);
+        const [note, error] = [`opt-${key}-hint`, `opt-${key}-error`];
+        control.setAttribute("aria-describedby", `${hint ? `${note} ` : ""}${error}`);
+        control.addEventListener("input", () => this.complain(key, ""));
+        const text = h("label", { for: control.id }, label);
+        const parts = control.type === "checkbox" ? [control, text] : [text, control];
+        return h("div", { class: control.type === "checkbox" ? "field check" : "field" }, parts,
+            hint && h("p", { class: "hint", id: note }, hint), h("p", { class: "error", id: error })); // prettier-ignore
     }
 
     /** The default name. @param {string} text */
     suggestName(text) {
-        const control = this.#control("name");
-        if (control) control.setAttribute("placeholder", text);
+        this.#field("name")?.control.setAttribute("placeholder", text);
     }
 
     /** @param {string} key */
-    #control(key) {
-        return this.fields.find((field) => field.key === key)?.control;
+    #field(key) {
+        return this.fields.find(({ label }) => label.key === key);
     }
 
     /** What the form says, without inputs. @returns {Record<string, any>} */
     spec() {
         /** @type {Record<string, any>} */
         const spec = {};
-        for (const { key, control } of this.fields) {
-            const number = control.type === "number" || key === "texture_size" || key === "pages";
-            if (control.type === "checkbox") spec[key] = /** @type {HTMLInputElement} */ (control).checked;
-            else if (number && control.value !== "") spec[key] = Number(control.value);
-            else if (!number && control.value !== "") spec[key] = control.value;
+        for (const { label, schema, control } of this.fields) {
+            if (control.type === "checkbox") spec[label.key] = /** @type {HTMLInputElement} */ (control).checked;
+            else if (control.value === "") continue;
+            else spec[label.key] = is(schema, "integer") || is(schema, "number") ? Number(control.value) * (label.unit ?? 1) : control.value;
         }
-        spec.name ??= this.#control("name")?.getAttribute("placeholder") ?? "";
+        spec.name ??= this.#field("name")?.control.getAttribute("placeholder") ?? "";
+        // The page asks for maps unasked, and vertices have none.
+        if (spec.vertex_colours) spec.maps = false;
         return spec;
+    }
+
+    /** As a job was asked for. @param {Record<string, any>} spec */
+    show(spec) {
+        for (const { label, control } of this.fields) {
+            const value = spec[label.key];
+            if (control.type === "checkbox") /** @type {HTMLInputElement} */ (control).checked = Boolean(value);
+            else if (value === undefined || value === null) control.value = "";
+            else {
+                const text = String(typeof value === "number" ? value / (label.unit ?? 1) : value);
+                // A size or a device that only the API offers.
+                if (control instanceof HTMLSelectElement && ![...control.options].some((option) => option.value === text)) control.append(h("option", { value: text }, text));
+                control.value = text;
+            }
+        }
     }
 
     /** Says what is wrong with a field; whether there is such a field. @param {string} key @param {string} why */
     complain(key, why) {
-        const control = this.#control(key);
+        const control = this.#field(key)?.control;
         const place = this.element.querySelector(`#opt-${CSS.escape(key)}-error`);
         if (!control || !place) return false;
         fill(place, why);
@@ -101,4 +110,29 @@ export class Options {
         } else control.removeAttribute("aria-invalid");
         return true;
     }
+}
+
+/** @param {Label} label @param {any} schema @param {any} abilities @returns {HTMLInputElement | HTMLSelectElement} */
+function control({ key, values = {}, blank, unit = 1 }, schema, abilities) {
+    const given = ASKED[key] ?? schema.default ?? "";
+    const common = { id: `opt-${key}`, name: key };
+    const choice = (/** @type {[string, string][]} */ options) => {
+        const select = h("select", common, options.map(([value, text]) => h("option", { value }, text))); // prettier-ignore
+        select.value = String(given);
+        return select;
+    };
+    if (key === "texture_size") return choice(SIZES.filter((edge) => edge >= schema.minimum && edge <= schema.maximum).map((edge) => [String(edge), `${edge} × ${edge}`]));
+    if (key === "device") {
+        const gpus = (abilities?.adapters ?? []).filter((/** @type {any} */ adapter) => adapter.kind !== "native");
+        return choice([["auto", "Automatic"], ["gpu", "GPU"], ["cpu", "Processor"], ...gpus.map((/** @type {any} */ gpu) => [gpu.name, gpu.name])]);
+    }
+    const offered = choices(schema);
+    if (offered) return choice(offered.map((value) => [value, values[value] ?? (value || "As it suits")]));
+    if (is(schema, "boolean")) return h("input", { ...common, type: "checkbox", checked: given });
+    if (is(schema, "integer") || is(schema, "number")) {
+        // 64 bits are more than the browser counts.
+        const most = schema.maximum <= Number.MAX_SAFE_INTEGER ? { max: schema.maximum / unit } : {};
+        return h("input", { ...common, type: "number", min: (schema.minimum ?? 0) / unit, ...most, step: is(schema, "integer") ? 1 : "any", placeholder: blank, value: given });
+    }
+    return h("input", { ...common, maxlength: schema.maxLength, autocomplete: "off", value: given });
 }

@@ -1,6 +1,7 @@
 // Files in any order → which of them is the mesh, which the views, what belongs to each, and what is missing, in words.
 
 import { lacks, readHeader, viewsIn } from "./arrays.js";
+import { companion, parseModel } from "./colmap.js";
 import { ENDINGS, parseTransforms, plain } from "./transforms.js";
 
 /** @typedef {{path: string, blob: Blob}} Item */
@@ -10,17 +11,22 @@ import { ENDINGS, parseTransforms, plain } from "./transforms.js";
  * @property {string[]} meshes paths that may be the mesh, best first
  * @property {string[]} viewSets paths that may list the views, best first
  * @property {Source | null} mesh
- * @property {(Source & {frames: import("./transforms.js").Frame[], pictures: (Blob | null)[]}) | null} views
+ * @property {(Source & {frames: import("./transforms.js").Frame[], pictures: (Blob | null)[], arrays?: import("./arrays.js").Header}) | null} views
+ *   without frames: splats, or arrays
  * @property {{blob: Blob, name: string, header: import("./arrays.js").Header} | null} arrays
  * @property {string | null} missing one line; none where a job can be submitted
  */
 
-const MESHES = ["glb", "gltf", "ply", "obj"];
+const MESHES = ["glb", "gltf", "ply", "obj", "stl", "off"];
 const GLTF = ["glb", "gltf"];
 const SPLATS = ["spz", "sog", "splat"];
 const LARGEST_JSON = 64 << 20;
+/** Where a model's folder `images` may be: beside it, or so many folders above. */
+const ABOVE = 3;
 /** Bytes in which the header of a PLY of splats ends, with 45 harmonics. */
 const PLY_HEADER = 8192;
+
+const EXPORTER = "dataparser_transforms.json";
 
 /** @param {string} path */
 const ending = (path) => path.slice(path.lastIndexOf(".") + 1).toLowerCase();
@@ -44,20 +50,23 @@ export async function recognise(items, choice = {}) {
         .filter((path) => MESHES.includes(ending(path)) && !splats.includes(path))
         .sort((a, b) => depth(a) - depth(b) || MESHES.indexOf(ending(a)) - MESHES.indexOf(ending(b)));
     const { sets, wrong } = await viewSets(paths, byPath);
+    const arrays = await arraysAmong(paths, byPath);
+    const withMesh = [...arrays].filter(([, header]) => lacks(header, "mesh").length === 0).map(([path]) => path);
+    const withViews = [...arrays].filter(([, header]) => lacks(header, "views").length === 0).map(([path]) => path);
     // Cameras with pictures are what somebody made for this; splats beside them are where those came from.
-    const viewSetPaths = [...sets.keys(), ...splats];
+    const viewSetPaths = [...sets.keys(), ...withViews, ...splats];
+    meshes.push(...withMesh);
     const found = /** @type {Found} */ ({
         meshes, viewSets: viewSetPaths, mesh: null, views: null, arrays: null, missing: null,
     }); // prettier-ignore
 
-    const file = paths.find((path) => ending(path) === "safetensors");
-    if (file && meshes.length === 0) {
-        const blob = /** @type {Blob} */ (byPath.get(file));
-        const header = await readHeader(blob);
-        if (!header) return { ...found, missing: `${base(file)} is no safetensors file` };
-        const lacking = lacks(header);
-        found.arrays = { blob, name: base(file), header };
-        found.missing = lacking.length > 0 ? `${base(file)} has no ${lacking.join(", no ")}` : null;
+    const alone = withMesh.find((path) => withViews.includes(path)) ?? paths.find((path) => ending(path) === "safetensors");
+    if (alone && meshes.every((path) => path === alone) && viewSetPaths.every((path) => path === alone)) {
+        const header = arrays.get(alone);
+        if (!header) return { ...found, missing: `${base(alone)} is no safetensors file` };
+        found.arrays = { blob: /** @type {Blob} */ (byPath.get(alone)), name: base(alone), header };
+        const lacking = [...lacks(header, "mesh"), ...lacks(header, "views")];
+        found.missing = lacking.length > 0 ? `${base(alone)} has no ${lacking.join(", no ")}` : null;
         return found;
     }
 
@@ -74,22 +83,26 @@ export async function recognise(items, choice = {}) {
         found.mesh = source;
         if (absent.length > 0) problems.push(refers(meshPath, absent));
     } else {
-        problems.push("a mesh is missing (GLB, glTF, PLY or OBJ)");
+        problems.push("a mesh is missing (GLB, glTF, PLY, OBJ, STL, OFF or safetensors)");
     }
     const viewsPath = pick(viewSetPaths, choice.views);
     if (viewsPath && splats.includes(viewsPath)) {
         const { source, absent } = await splatsSource(viewsPath, byPath);
         found.views = { ...source, frames: [], pictures: [] };
         if (absent.length > 0) problems.push(refers(viewsPath, absent));
+    } else if (viewsPath && arrays.has(viewsPath)) {
+        const blob = /** @type {Blob} */ (byPath.get(viewsPath));
+        found.views = { files: new Map([[base(viewsPath), blob]]), main: base(viewsPath), frames: [], pictures: [], arrays: arrays.get(viewsPath) };
     } else if (viewsPath) {
-        const { source, absent } = viewsSource(viewsPath, sets.get(viewsPath) ?? [], byPath);
+        const read = companion(base(viewsPath)) ? modelSource : viewsSource;
+        const { source, absent } = read(viewsPath, sets.get(viewsPath) ?? [], byPath);
         found.views = source;
         if (absent.length > 0) {
             const of = `${absent.length} of the ${source.frames.length} pictures that ${base(viewsPath)} names`;
             problems.push(`${of} ${absent.length === 1 ? "is" : "are"} missing: ${some(absent)}`);
         }
     } else {
-        problems.push(wrong ?? "transforms.json with the cameras, or Gaussian splats, are missing");
+        problems.push(wrong ?? "cameras are missing: a transforms.json, a model of COLMAP, or Gaussian splats");
     }
     found.missing = problems.length > 0 ? problems.join("; ") : null;
     return found;
@@ -97,12 +110,13 @@ export async function recognise(items, choice = {}) {
 
 /** How many views there are. @param {Found} found */
 export function countViews(found) {
-    return found.arrays ? viewsIn(found.arrays.header) : (found.views?.frames.length ?? 0);
+    const header = found.arrays?.header ?? found.views?.arrays;
+    return header ? viewsIn(header) : (found.views?.frames.length ?? 0);
 }
 
 /** Whether the views are drawn of splats: they have no pictures of their own. @param {Found} found */
 export function hasSplats(found) {
-    return found.arrays === null && (found.views?.frames.length ?? 0) === 0;
+    return found.arrays === null && countViews(found) === 0;
 }
 
 /** @param {string[]} candidates @param {string | undefined} wished */
@@ -170,8 +184,19 @@ function planesOf(path, byPath) {
     return files;
 }
 
+/** safetensors files with what they hold. @param {string[]} paths @param {Map<string, Blob>} byPath */
+async function arraysAmong(paths, byPath) {
+    /** @type {Map<string, import("./arrays.js").Header>} */
+    const found = new Map();
+    for (const path of paths.filter((path) => ending(path) === "safetensors")) {
+        const header = await readHeader(/** @type {Blob} */ (byPath.get(path)));
+        if (header) found.set(path, header);
+    }
+    return found;
+}
+
 /**
- * JSON files with frames: `transforms.json` first, then what is named like it.
+ * JSON files with frames, `transforms.json` first, then what is named like it; then models of COLMAP, the binary of two forms.
  * @param {string[]} paths @param {Map<string, Blob>} byPath
  */
 async function viewSets(paths, byPath) {
@@ -190,6 +215,19 @@ async function viewSets(paths, byPath) {
         const read = parseTransforms(await blob.text());
         if ("frames" in read) sets.set(path, read.frames);
         else if (rank(path) < 3) wrong ??= `${base(path)} ${read.error}`;
+    }
+    for (const path of paths) {
+        const cameras = companion(base(path));
+        const binary = base(path) === "images.txt" && sets.has(`${folder(path)}images.bin`);
+        if (!cameras || binary) continue;
+        const blob = byPath.get(folder(path) + cameras);
+        if (!blob) {
+            wrong ??= `${base(path)} is a model of COLMAP, and ${cameras} is not beside it`;
+            continue;
+        }
+        const frames = await parseModel(/** @type {Blob} */ (byPath.get(path)), blob, ending(path) === "txt");
+        if (frames.length > 0) sets.set(path, frames);
+        else wrong ??= `${base(path)} is no model of COLMAP with images`;
     }
     return { sets, wrong };
 }
@@ -258,8 +296,48 @@ function viewsSource(path, frames, byPath) {
         return null;
     };
     const pictures = frames.map((frame) => {
-        if (frame.mask) take(frame.mask);
+        frame.beside.forEach(take);
+        for (const name of masksOf(plain(frame.file))) {
+            const blob = byPath.get(folder(path) + name);
+            if (blob) files.set(name, blob);
+        }
         return take(frame.file);
+    });
+    // How nerfstudio's exporters moved its world.
+    const moved = byPath.get(`${folder(path)}${EXPORTER}`);
+    if (moved) files.set(EXPORTER, moved);
+    return { source: { files, main: base(path), frames, pictures }, absent };
+}
+
+/** Masks that Kiln finds by the name of a picture. @param {string} name */
+function masksOf(name) {
+    const stem = base(name).replace(/\.[^.]*$/, "");
+    const masks = folder(name).replace("images", "masks");
+    const beneath = masks === folder(name) ? [] : [`${masks}${base(name)}.png`, `${masks}${stem}.png`];
+    return [`${folder(name)}dynamic_mask_${stem}.png`, `${folder(name)}${stem}.alpha.png`, `${folder(name)}${stem}.mask.png`, ...beneath];
+}
+
+/**
+ * A model of COLMAP: its two files, and the pictures and masks of the nearest folders `images` and `masks`.
+ * @param {string} path @param {import("./transforms.js").Frame[]} frames @param {Map<string, Blob>} byPath
+ */
+function modelSource(path, frames, byPath) {
+    const cameras = /** @type {string} */ (companion(base(path)));
+    const files = new Map([path, folder(path) + cameras].map((name) => [base(name), /** @type {Blob} */ (byPath.get(name))]));
+    const paths = [...byPath.keys()];
+    let around = folder(path);
+    for (let k = 0; k < ABOVE && around !== "" && !paths.some((name) => name.startsWith(`${around}images/`)); k++) around = folder(around.slice(0, -1));
+    /** @type {string[]} */
+    const absent = [];
+    const pictures = frames.map(({ file }) => {
+        const blob = find(file, `${around}images/`, byPath);
+        if (blob) files.set(`images/${plain(file)}`, blob);
+        else absent.push(file);
+        for (const name of [`${file}.png`, file.replace(/\.[^./]*$/, ".png")]) {
+            const mask = byPath.get(`${around}masks/${plain(name)}`);
+            if (mask) files.set(`masks/${plain(name)}`, mask);
+        }
+        return blob ?? null;
     });
     return { source: { files, main: base(path), frames, pictures }, absent };
 }

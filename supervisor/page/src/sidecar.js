@@ -10,8 +10,10 @@ const LONGEST_MS = 4000;
 
 /** @type {any} */
 let abilities = null;
-/** /v1/capabilities, once known. */
-export const known = () => abilities;
+/** What the sidecar can, once known: /v1/capabilities, and the properties of a spec. @returns {{abilities: any, schema: Record<string, any>} | null} */
+export const known = () => abilities && { abilities, schema };
+/** @type {Record<string, any>} */
+let schema = {};
 /** Tells `abilities` when they are known, and anew when the sidecar is back. */
 export const sidecar = new EventTarget();
 
@@ -50,7 +52,8 @@ async function look() {
     const ready = await response.json();
     const numbers = metrics(text);
     if (!abilities) {
-        abilities = await json("/v1/capabilities");
+        const [able, document] = await Promise.all([json("/v1/capabilities"), json("/openapi.json")]);
+        [abilities, schema] = [able, document.components.schemas.Spec.properties];
         say(by("build"), `Kiln ${abilities.kiln}`);
         sidecar.dispatchEvent(new Event("abilities"));
     }
@@ -104,16 +107,6 @@ async function api(event) {
     event.preventDefault();
     const text = await (await call("/openapi.json")).blob();
     window.open(URL.createObjectURL(new Blob([text], { type: "application/json" })));
-}
-
-/** Whether a job may ask for maps: the sidecar says which keys a spec has. @returns {Promise<boolean>} */
-export async function takesMaps() {
-    try {
-        const document = await json("/openapi.json");
-        return Boolean(document.components?.schemas?.Spec?.properties?.maps);
-    } catch {
-        return false;
-    }
 }
 
 /** The button of the bar opens the rest. */

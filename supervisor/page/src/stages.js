@@ -1,8 +1,9 @@
 // A timeline → three columns, one for each process, with its phases as they come and go.
 
 import { fill, h, say } from "./dom.js";
-import { percent, span, words } from "./format.js";
-import { isOver } from "./timeline.js";
+import { left, percent, span } from "./format.js";
+import { doing } from "./labels.js";
+import { isOver, timeLeft } from "./timeline.js";
 
 const TITLES = { prepare: "Prepare", bake: "Bake", encode: "Encode" };
 const MEANING = { waiting: "waits", working: "at work", done: "done", failed: "failed" };
@@ -15,11 +16,12 @@ export function stages() {
     /** @type {Map<string, {column: HTMLElement, state: HTMLElement, phases: HTMLElement}>} */
     const known = new Map();
 
-    /** @param {import("./timeline.js").Timeline} line */
-    function update(line) {
+    /** @param {import("./timeline.js").Timeline} line @param {number | null} elapsed seconds since it began */
+    function update(line, elapsed) {
         meter.value = line.progress;
         meter.hidden = share.hidden = line.state === "queued" || isOver(line.state);
-        say(share, percent(line.progress));
+        const rest = timeLeft(line, elapsed);
+        say(share, percent(line.progress) + (rest === null ? "" : `, ${left(rest)}`));
         for (const stage of line.stages) {
             let entry = known.get(stage.role);
             if (!entry) {
@@ -38,7 +40,7 @@ export function stages() {
                 if (!phase.done && phase.fraction !== null) {
                     figure = percent(phase.fraction) + (phase.eta ? `, ${span(phase.eta)} left` : "");
                 }
-                return h("li", { class: phase.done ? "done" : "now" }, h("span", null, words(phase.name)), h("span", { class: "figure" }, figure));
+                return h("li", { class: phase.done ? "done" : "now" }, h("span", null, doing(phase.name)), h("span", { class: "figure" }, figure));
             })); // prettier-ignore
         }
     }

@@ -61,6 +61,18 @@ export function apply(line, name, data) {
     }
 }
 
+/**
+ * Seconds until the job is done: in proportion to what is done, and no less than what is at work asks for.
+ * @param {Timeline} line @param {number | null} elapsed seconds since it began @returns {number | null} none where nobody can say yet
+ */
+export function timeLeft(line, elapsed) {
+    const etas = line.stages.flatMap(({ phases }) => phases.flatMap(({ done, eta }) => (done || eta === null ? [] : [eta])));
+    const asked = Math.max(0, ...etas);
+    const known = elapsed !== null && elapsed > 0 && line.progress >= 0.05;
+    const rest = known ? (elapsed * (1 - line.progress)) / line.progress : 0;
+    return known || asked > 0 ? Math.max(asked, rest) : null;
+}
+
 /** The true times, once the report has them. @param {Timeline} line @param {any} report */
 export function settle(line, report) {
     for (const stage of line.stages) {

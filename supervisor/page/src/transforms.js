@@ -10,7 +10,7 @@ import { poseOf } from "./camera.js";
 /**
  * @typedef {object} Frame
  * @property {string} file `file_path` as written
- * @property {string | null} mask
+ * @property {string[]} beside other pictures that it names: its mask, its channels
  * @property {boolean} heldOut by the file's lists of names
  * @property {number[] | null} pose see camera.js; none where the matrix is none
  * @property {(picture: [number, number]) => Lens | null} lens
@@ -37,7 +37,7 @@ export function parseTransforms(text) {
         const pose = rows && poseOf(rows);
         return {
             file: name,
-            mask: typeof frame?.mask_path === "string" ? frame.mask_path : null,
+            beside: [frame?.mask_path ?? file.mask_path, ...Object.values(Object(frame?.channels))].filter((name) => typeof name === "string" && name !== ""),
             heldOut: heldOut(plain(name)),
             pose: pose && "pose" in pose ? pose.pose : null,
             lens: (/** @type {[number, number]} */ picture) => lensOf(frame ?? {}, file, picture),

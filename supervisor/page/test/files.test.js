@@ -38,7 +38,7 @@ test("the sample is recognised, with a choice of meshes and of views", async () 
 
 test("what is missing is said in one line", async () => {
     const said = async (...items) => (await recognise(items)).missing;
-    assert.equal(await said(item("a.glb")), "transforms.json with the cameras, or Gaussian splats, are missing");
+    assert.equal(await said(item("a.glb")), "cameras are missing: a transforms.json, a model of COLMAP, or Gaussian splats");
     assert.match(await said(item("transforms.json", views("0.png")), item("0.png")), /^a mesh is missing/);
     const some = [item("a.obj"), item("transforms.json", views("i/0", "i/1.png", "i/2.png")), item("i/0.jpg")];
     assert.equal(await said(...some), "2 of the 3 pictures that transforms.json names are missing: i/1.png, i/2.png");
@@ -75,7 +75,7 @@ test("splats are views, a mesh is none of them, and a SOG brings its planes", as
     for (const modes of [[0, 4], [0, undefined], [1]]) {
         const found = await recognise([item("s.gltf", gltf(...modes)), item("s.bin")]);
         assert.deepEqual([found.viewSets, names(found.mesh)], [[], ["s.bin", "s.gltf"]]);
-        assert.match(found.missing, /transforms.json with the cameras/);
+        assert.match(found.missing, /cameras are missing/);
     }
     // Cameras with pictures come first.
     const both = await recognise([mesh, splats, item("transforms.json", views("0.png")), item("0.png")]);
@@ -162,4 +162,36 @@ test("single views are read out of a safetensors file", async () => {
     assert.equal(await readHeader(new Blob(["not one of ours"])), null);
     const bare = await recognise([{ path: "a.safetensors", blob: arrays({ vertices: ["F32", [0, 3], new Float32Array()] }) }]);
     assert.match(bare.missing, /no faces, no observations/);
+});
+
+test("arrays may be the mesh, the views, or both", async () => {
+    const mesh = { vertices: ["F32", [0, 3], new Float32Array()], faces: ["I32", [0, 3], new Int32Array()] };
+    const seen = {
+        observations: ["U8", [1, 1, 1, 3], new Uint8Array(3)],
+        extrinsics: ["F32", [1, 4, 4], new Float32Array(16)],
+        intrinsics: ["F32", [1, 3, 3], new Float32Array(9)],
+    };
+    const file = (path, tensors) => ({ path, blob: arrays(tensors) });
+    const told = ({ missing, arrays, mesh, views }) => [missing, arrays?.name ?? null, mesh?.main ?? null, views?.main ?? null];
+    const [both, body, cameras] = [file("both.safetensors", { ...mesh, ...seen }), file("mesh.safetensors", mesh), file("views.safetensors", seen)];
+    const set = [item("transforms.json", views("0.png")), item("0.png")];
+    for (const [items, wanted] of [
+        [[both], [null, "both.safetensors", null, null]],
+        [[body, cameras], [null, null, "mesh.safetensors", "views.safetensors"]],
+        [[item("a.glb"), cameras], [null, null, "a.glb", "views.safetensors"]],
+        [[item("a.glb"), both], [null, null, "a.glb", "both.safetensors"]],
+        [[body, ...set], [null, null, "mesh.safetensors", "transforms.json"]],
+    ]) {
+        const found = await recognise(items);
+        assert.deepEqual(told(found), wanted);
+        assert.equal(countViews(found), 1);
+    }
+});
+
+test("masks and channels of a frame are sent with it", async () => {
+    const frame = { file_path: "images/a.png", transform_matrix: POSE, channels: { normal: "normal/a.png" } };
+    const set = JSON.stringify({ fl_x: 9, mask_path: "all.png", frames: [frame] });
+    const beside = ["normal/a.png", "all.png", "masks/a.png.png", "images/a.alpha.png", "dataparser_transforms.json"];
+    const found = await recognise([item("s/m.stl"), item("s/transforms.json", set), item("s/images/a.png"), item("s/images/b.png"), ...beside.map((name) => item(`s/${name}`))]);
+    assert.deepEqual([found.missing, names(found.views)], [null, ["transforms.json", "images/a.png", ...beside].sort()]);
 });

@@ -59,6 +59,10 @@ mod embedded {
     /// The 3D view loads textures of a GLB, and pictures of files, as blobs. Everything else must come from here: the
     /// decoders of meshopt and KTX2 too, which are WebAssembly, and the one worker that a script may start.
     const POLICY: &str = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; worker-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self' blob:; form-action 'none'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types kiln-worker";
+    /// The worker that decodes KTX2. The calls into its WebAssembly are made of text; it loads nothing, and asks nobody.
+    const WORKER_POLICY: &str = "default-src 'none'; script-src 'unsafe-eval'";
+    /// How the name of the worker's file begins; that of its WebAssembly, too.
+    const WORKER: &str = "basis-";
 
     #[cfg(test)]
     pub(super) fn all() -> &'static [Asset] {
@@ -109,7 +113,12 @@ mod embedded {
         put(header::CONTENT_TYPE, asset.media_type);
         put(header::CACHE_CONTROL, cache);
         put(header::VARY, "accept-encoding");
-        put(header::CONTENT_SECURITY_POLICY, POLICY);
+        let policy = if name.starts_with(WORKER) {
+            WORKER_POLICY
+        } else {
+            POLICY
+        };
+        put(header::CONTENT_SECURITY_POLICY, policy);
         put(header::X_CONTENT_TYPE_OPTIONS, "nosniff");
         put(header::REFERRER_POLICY, "no-referrer");
         put(

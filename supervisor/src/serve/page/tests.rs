@@ -44,8 +44,14 @@ async fn each_file_is_there_and_says_what_a_browser_may_do_with_it() {
         let headers = response.headers().clone();
         let policy = text(&headers, "content-security-policy");
         assert!(policy.starts_with("default-src 'none';"), "{policy}");
-        let rest = policy.replace(" 'wasm-unsafe-eval'", "");
-        assert!(!rest.contains("unsafe") && !rest.contains("http"));
+        // A worker that may make functions of text may do nothing else.
+        match asset.name.starts_with("basis-") {
+            true => assert_eq!(policy, "default-src 'none'; script-src 'unsafe-eval'"),
+            false => {
+                let rest = policy.replace(" 'wasm-unsafe-eval'", "");
+                assert!(!rest.contains("unsafe") && !rest.contains("http"));
+            }
+        }
         assert_eq!(text(&headers, "x-content-type-options"), "nosniff");
         assert_eq!(text(&headers, "referrer-policy"), "no-referrer");
         let kind = match asset.name.rsplit_once('.').map(|(_, ending)| ending) {
@@ -64,6 +70,25 @@ async fn each_file_is_there_and_says_what_a_browser_may_do_with_it() {
     }
     let none = ask(Method::GET, "/page/../Cargo.toml", &[]).await;
     assert_eq!(none.status(), StatusCode::NOT_FOUND);
+}
+
+#[test]
+fn the_page_has_words_for_each_phase_and_each_error() {
+    let scripts = embedded::all().iter().filter(|asset| asset.name.starts_with("page-"));
+    let text: String = scripts.map(|asset| String::from_utf8_lossy(asset.bytes)).collect();
+    for phase in proto::message::Phase::ALL {
+        let said = crate::words::sentence(crate::words::doing(phase));
+        assert!(text.contains(&format!("{}:\"{said}\"", name(&phase))), "{phase:?}: {said}");
+    }
+    for code in proto::message::Code::ALL {
+        assert!(text.contains(&format!("{}:\"", name(&code))), "{code:?}");
+    }
+}
+
+/// As JSON has it.
+fn name(word: &impl serde::Serialize) -> String {
+    let json = serde_json::to_value(word).expect("a word");
+    json.as_str().expect("a word").to_owned()
 }
 
 #[tokio::test]
