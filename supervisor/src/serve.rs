@@ -45,6 +45,7 @@ pub mod steady;
 
 mod work;
 
+use std::io::IsTerminal;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -105,9 +106,10 @@ async fn serve(options: Options) -> Result<(), Box<JobError>> {
         tracing::info!("listens at {place}");
         print::say(&format!("listens at {place}"));
         if cfg!(feature = "page") && place.starts_with("http://") {
-            print::say(&format!(
-                "its page: {place}/#token=TOKEN, with what is in the token file; without, it asks"
-            ));
+            // A log is no place for the token: whoever reads it would be let in.
+            let token = options.token.as_deref();
+            let shown = token.filter(|_| std::io::stderr().is_terminal());
+            print::say(&page::link(&place, shown));
         }
     }
     print::say("serves");

@@ -12,7 +12,9 @@ import json
 import os
 import re
 import secrets
+import pty
 import socket
+import subprocess
 import tempfile
 import unittest
 import zipfile
@@ -20,7 +22,9 @@ from pathlib import Path
 from typing import Dict, List, Optional
 from urllib.parse import quote, urlsplit
 
+import numpy as np
 import support
+from axe_playwright_python.sync_playwright import Axe
 from PIL import Image
 from playwright.sync_api import Page, Route, expect, sync_playwright
 
@@ -115,6 +119,38 @@ def spot_zip() -> bytes:
     return archive.getvalue()
 
 
+def colmap_zip() -> bytes:
+    """The sample as a project of COLMAP: the same cameras in its axes, the pictures in `images`."""
+    views = json.loads((SPOT / "transforms.json").read_text())
+    lines = []
+    for number, frame in enumerate(views["frames"], 1):
+        # COLMAP's cameras look along z with y down, OpenGL's along -z with y up.
+        pose = np.linalg.inv(np.array(frame["transform_matrix"]) @ np.diag([1, -1, -1, 1]))
+        x, y, z, w = quaternion(pose[:3, :3])
+        moved = " ".join(map(str, [w, x, y, z, *pose[:3, 3]]))
+        lines.append(f"{number} {moved} 1 {Path(frame['file_path']).name}\n\n")
+    lens = f"1 PINHOLE {views['w']} {views['h']} {views['fl_x']} {views.get('fl_y', views['fl_x'])} {views['w'] / 2} {views['h'] / 2}\n"
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as packed:
+        packed.write(SPOT / "mesh_nouv.glb", "scan/mesh_nouv.glb")
+        packed.writestr("scan/sparse/0/cameras.txt", lens)
+        packed.writestr("scan/sparse/0/images.txt", "".join(lines))
+        for path in (SPOT / "train").iterdir():
+            packed.write(path, f"scan/images/{path.name}")
+    return archive.getvalue()
+
+
+def quaternion(r: np.ndarray) -> np.ndarray:
+    """x y z w of a rotation: the eigenvector of Bar-Itzhack's matrix that belongs to its largest value."""
+    k = np.array([
+        [r[0, 0] - r[1, 1] - r[2, 2], 0, 0, 0],
+        [r[1, 0] + r[0, 1], r[1, 1] - r[0, 0] - r[2, 2], 0, 0],
+        [r[2, 0] + r[0, 2], r[2, 1] + r[1, 2], r[2, 2] - r[0, 0] - r[1, 1], 0],
+        [r[2, 1] - r[1, 2], r[0, 2] - r[2, 0], r[1, 0] - r[0, 1], r.trace()],
+    ])  # fmt: skip
+    return np.linalg.eigh(k / 3)[1][:, -1]
+
+
 class PageTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls) -> None:
@@ -160,6 +196,14 @@ class PageTest(unittest.TestCase):
         if SHOTS:
             self.page.screenshot(path=f"{SHOTS}/{name}.png")
 
+    def check_axe(self) -> None:
+        """No rule of axe is broken, in light or in dark."""
+        for scheme in ("dark", "light"):
+            self.page.emulate_media(color_scheme=scheme)
+            found = Axe().run(self.page).response["violations"]
+            told = [(rule["id"], rule["help"], [node["html"][:200] for node in rule["nodes"]]) for rule in found]
+            self.assertEqual(told, [], scheme)
+
     def submit(self, *, quality: str = "draft", size: str = "512", **more: str) -> None:
         page = self.page
         expect(page.locator(".missing")).to_have_count(0)
@@ -193,6 +237,10 @@ class PageTest(unittest.TestCase):
             pixels = picture.convert("RGB").getcolors(picture.width * picture.height)
             return {",".join(map(str, colour)): count / (picture.width * picture.height) for count, colour in pixels}
 
+    def pixels(self, png: bytes) -> np.ndarray:
+        with Image.open(io.BytesIO(png)) as picture:
+            return np.asarray(picture.convert("RGB"), dtype=np.float32)
+
     def pick(self, index: int) -> Path:
         """Chooses a view, and waits until it is drawn; gives its picture."""
         frames = self.page.locator(".stage canvas").get_attribute("data-frames")
@@ -215,7 +263,7 @@ class Bakes(PageTest):
         page.evaluate("""() => {
           window.seen = new Set();
           new MutationObserver(() => document.querySelectorAll('.stages > li')
-            .forEach((column) => window.seen.add(column.dataset.state + ' ' + column.querySelector('h3').firstChild.data)))
+            .forEach((column) => window.seen.add(column.dataset.state + ' ' + column.querySelector('h2').firstChild.data)))
             .observe(document.body, {subtree: true, childList: true, attributes: true});
         }""")
         self.submit(holdout="2", name="Spot")
@@ -231,6 +279,7 @@ class Bakes(PageTest):
         self.check_canvas()
         self.check_cameras()
         self.check_modes()
+        self.check_axe()
         self.check_reloaded()
         self.check_quiet()
 
@@ -269,8 +318,15 @@ class Bakes(PageTest):
             self.assertLess(wrong, MOST_WRONG_PSNR, f"view {index}: the measure tells nothing")
 
     def check_modes(self) -> None:
-        """Each way to compare, and each surface, draws something of its own."""
+        """Each way to compare, and each surface, draws something of its own; the stage fills the screen."""
         page = self.page
+        small = page.locator(".stage").bounding_box()["height"]
+        page.get_by_role("button", name="Full screen").click()
+        expect(page.get_by_role("button", name="Full screen")).to_have_attribute("aria-pressed", "true")
+        page.wait_for_function("(small) => document.querySelector('.stage').clientHeight > small + 50", arg=small)
+        self.shot("fullscreen")
+        page.get_by_role("button", name="Full screen").click()
+        expect(page.get_by_role("button", name="Full screen")).to_have_attribute("aria-pressed", "false")
         shots = {}
         for mode in page.locator("input[name=compare]").all():
             mode.check(force=True)
@@ -281,6 +337,7 @@ class Bakes(PageTest):
         for surface in page.locator("input[name=surface]").all():
             surface.check(force=True)
             shots[surface.get_attribute("value")] = page.locator(".stage").screenshot()
+            self.shot(f"surface_{surface.get_attribute('value')}")
         self.assertGreaterEqual(len(shots), 8)
         self.assertEqual(len(set(shots.values())), len(shots), "two look the same")
         if page.locator("input[value=coverage]").count():
@@ -309,6 +366,7 @@ class Bakes(PageTest):
         page.set_input_files("#files", spot_files())
         page.get_by_text("More options").click()
         self.shot("options")
+        self.check_axe()
         wanted = {"refine": "off", "up": "z", "alpha_mode": "opaque", "texture_format": "jpeg"}
         for key, value in wanted.items():
             page.select_option(f"#opt-{key}", value)
@@ -350,25 +408,66 @@ class Bakes(PageTest):
         self.check_quiet()
 
     def test_compressed_models_and_textures_are_shown(self) -> None:
-        for number, (textures, compress) in enumerate((("ktx2-etc1s", "meshopt"), ("ktx2-uastc", "none"))):
-            with self.subTest(textures):
-                self.open()
-                page = self.page
-                page.set_input_files("#files", spot_files())
-                page.locator(".options details").evaluate("(details) => (details.open = true)")
-                page.select_option("#opt-texture_format", textures)
-                page.select_option("#opt-compress", compress)
-                self.submit()
-                expect(page.locator(".badge")).to_have_text("succeeded", timeout=BAKED_MS)
-                self.check_cameras()
-                # Flat, as the file has it: upright, and no other colours than those of the views.
-                expect(page.locator(".flat figcaption").first).to_have_text("Colour, 512 × 512")
-                self.shot(f"compressed_{number}")
-                with page.expect_download() as download:
-                    page.get_by_role("button", name="Download").click()
-                file = Path(download.value.path()).read_bytes()
-                self.assertIn(b"KHR_texture_basisu", file)
-                self.assertEqual(b"EXT_meshopt_compression" in file, compress == "meshopt")
+        # The same pictures as a channel: what glows is seen in the lit view alone.
+        views = json.loads((SPOT / "transforms.json").read_text())
+        for frame in views["frames"]:
+            frame["channels"] = {"emissive": frame["file_path"]}
+        files = [file for file in spot_files() if file["name"] != "transforms.json"]
+        files.append({"name": "transforms.json", "mimeType": "", "buffer": json.dumps(views).encode()})
+        flat: Dict[str, List[np.ndarray]] = {}
+        for textures, compress in (("png", "none"), ("ktx2-etc1s", "meshopt"), ("ktx2-uastc", "none")):
+            self.open()
+            page = self.page
+            page.set_input_files("#files", files)
+            page.locator(".options details").evaluate("(details) => (details.open = true)")
+            page.select_option("#opt-texture_format", textures)
+            page.select_option("#opt-compress", compress)
+            self.submit()
+            expect(page.locator(".badge")).to_have_text("succeeded", timeout=BAKED_MS)
+            self.check_cameras()
+            expect(page.locator(".flat figcaption").nth(0)).to_have_text("Colour, 512 × 512")
+            expect(page.locator(".flat figcaption").nth(1)).to_have_text("Emission, 512 × 512")
+            urls = page.locator(".flat canvas").evaluate_all("(all) => all.slice(0, 2).map((canvas) => canvas.toDataURL())")
+            flat[textures] = [self.pixels(base64.b64decode(url.split(",")[1])) for url in urls]
+            page.locator("input[value=lit]").check(force=True)
+            self.shot(f"compressed_{textures}")
+            with page.expect_download() as download:
+                page.get_by_role("button", name="Download").click()
+            file = Path(download.value.path()).read_bytes()
+            self.assertEqual(b"KHR_texture_basisu" in file, textures != "png")
+            self.assertEqual(b"EXT_meshopt_compression" in file, compress == "meshopt")
+        # Flat they are those of the PNG, the right way up. A mesh that is quantised has the same atlas.
+        for textures in ("ktx2-etc1s", "ktx2-uastc"):
+            for wanted, got in zip(flat["png"], flat[textures]):
+                self.assertLess(np.abs(wanted - got).mean(), 8, textures)
+                self.assertGreater(np.abs(wanted[::-1] - got).mean(), 16, "the measure tells nothing")
+        self.check_quiet()
+
+    def test_a_colmap_project_is_baked_listed_and_baked_again_from_what_is_kept(self) -> None:
+        self.open()
+        page = self.page
+        page.evaluate(DROP, [".zone", "scan.zip", base64.b64encode(colmap_zip()).decode()])
+        expect(page.locator(".facts")).to_contain_text("images.txt16 views")
+        self.submit()
+        expect(page.locator(".badge")).to_have_text("succeeded", timeout=BAKED_MS)
+        self.check_cameras()
+        page.get_by_role("link", name="Bake again with other options").click()
+        expect(page.locator(".facts")).to_contain_text("those of mesh_nouv, 16 views")
+        expect(page.locator("#opt-texture_size")).to_have_value("512")
+        expect(page.locator(".thumbs .thumb:not(.broken)")).to_have_count(16)
+        row = page.locator(".jobs li", has=page.get_by_role("link", name="mesh_nouv, 16 views")).first
+        row.scroll_into_view_if_needed()
+        drawn = "(canvas) => canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data.some((value) => value > 0)"
+        page.wait_for_function(drawn, arg=row.locator("canvas").element_handle())
+        self.shot("again")
+        self.check_axe()
+        sent: List[str] = []
+        page.on("request", lambda request: request.method == "PUT" and sent.append(request.url))
+        self.submit(size="256")
+        expect(page.locator(".badge")).to_have_text("succeeded", timeout=BAKED_MS)
+        expect(page.locator(".view:not(.free)")).to_have_count(16)
+        spec = json.loads(page.locator("pre[aria-label=Options]").text_content() or "")
+        self.assertEqual((spec["texture_size"], spec["quality"], sent), (256, "draft", []))
         self.check_quiet()
 
 
@@ -387,6 +486,12 @@ class Trouble(PageTest):
         expect(page.locator(".failure [role=status]")).to_have_text("Copied.")
         self.assertRegex(page.evaluate("navigator.clipboard.readText()"), r"(?s)^Kiln job \w{32}: failed\ncode: .*attempt: prepare 1, exit 65")
         self.shot("failed")
+        self.check_axe()
+        failed = page.url
+        page.get_by_role("button", name="Try again").click()
+        page.wait_for_url(lambda url: "#/jobs/" in url and url != failed)
+        expect(page.get_by_role("heading", name="Why it failed")).to_be_visible(timeout=BAKED_MS)
+        expect(page.locator(".failure .message")).to_contain_text("A file has something that Kiln does not read. mesh.glb")
         page.get_by_role("button", name="Delete", exact=True).click()
         page.locator("#ask").get_by_role("button", name="Delete").click()
         expect(page.locator(".zone")).to_be_visible()
@@ -445,7 +550,27 @@ class Trouble(PageTest):
         page.keyboard.press("Enter")
         expect(page.locator(".zone")).to_be_visible()
         expect(page.locator("#token")).to_be_hidden()
+        # Another tab asks the first.
+        other = self.watched(self.context.new_page())
+        other.goto(f"http://{self.sidecar.address}/")
+        expect(other.locator(".zone")).to_be_visible()
+        expect(other.locator("#token")).to_be_hidden()
         self.check_quiet(allowed="status of 401")
+
+    def test_a_terminal_is_given_a_link_to_open_and_a_log_is_not(self) -> None:
+        self.assertNotIn(self.sidecar.token, self.sidecar.said)
+        master, slave = pty.openpty()
+        folder = Path(tempfile.mkdtemp(prefix="t-", dir=self.sidecar.folder.path))
+        command = [str(support.kiln()), "serve", "--socket", str(folder / "s"), "--store", str(folder / "store")]
+        command += ["--tcp", "127.0.0.1:0", "--token-file", str(self.sidecar.token_file)]
+        with subprocess.Popen(command, env=self.sidecar.folder.environment(), stdin=subprocess.DEVNULL, stdout=slave, stderr=slave) as program:
+            os.close(slave)
+            with open(master, encoding="utf-8", errors="replace", newline="") as terminal:
+                link = next(found for line in terminal if (found := re.search(r"http://\S+/#token=\S+", line)))
+                self.page.goto(link.group())
+                expect(self.page.locator(".zone")).to_be_visible()
+                self.assertNotIn("token", self.page.url)
+                program.terminate()
 
 
 class Hands(PageTest):
@@ -509,6 +634,8 @@ class Hands(PageTest):
                 page.set_viewport_size({"width": width, "height": 800})
                 wide = page.evaluate("document.documentElement.scrollWidth")
                 self.assertLessEqual(wide, width, f"{scheme}, {width}")
+        self.check_axe()
+        page.emulate_media(color_scheme="dark")
         ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
         self.assertRegex(ground, r"rgb\(2\d, 2\d, 2\d\)")
         self.check_quiet()

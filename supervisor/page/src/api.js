@@ -84,9 +84,10 @@ export const isReachable = () => reachable;
  */
 export async function call(path, options = {}) {
     const { accept = [], headers, ...rest } = options;
+    const shown = credentials();
     let response;
     try {
-        response = await fetch(path, { ...rest, headers: { ...credentials(), .../** @type {any} */ (headers) }, cache: "no-store" });
+        response = await fetch(path, { ...rest, headers: { ...shown, .../** @type {any} */ (headers) }, cache: "no-store" });
     } catch (error) {
         if (options.signal?.aborted) throw error;
         seen(false);
@@ -94,6 +95,8 @@ export async function call(path, options = {}) {
     }
     seen(true);
     if (response.ok || accept.includes(response.status)) return response;
+    // Another tab gave the token in between.
+    if (response.status === 401 && credentials().Authorization !== shown.Authorization) return call(path, options);
     throw await problem(response.status, response.headers.get("retry-after"), await response.text());
 }
 

@@ -26,7 +26,7 @@ export function stages() {
             let entry = known.get(stage.role);
             if (!entry) {
                 const [state, phases] = [h("span", { class: "state" }), h("ul")];
-                const column = h("li", null, h("h3", null, TITLES[stage.role], " ", state), phases);
+                const column = h("li", null, h("h2", null, TITLES[stage.role], " ", state), phases);
                 entry = { column, state, phases };
                 known.set(stage.role, entry);
                 columns.append(column);

@@ -14,6 +14,20 @@ pub fn is_public(method: &Method, path: &str) -> bool {
     matches!(*method, Method::GET | Method::HEAD) && (path == "/" || path.starts_with("/page/"))
 }
 
+/// The line that says where the page is; with a token that may be shown, a link that is ready to be opened.
+#[must_use]
+pub fn link(place: &str, token: Option<&str>) -> String {
+    match token {
+        Some(token) => {
+            let token: String = form_urlencoded::byte_serialize(token.as_bytes()).collect();
+            format!("its page: {place}/#token={token}")
+        }
+        None => format!(
+            "its page: {place}/#token=TOKEN, with what is in the token file; without, it asks"
+        ),
+    }
+}
+
 /// The page's routes.
 pub fn routes<S: Clone + Send + Sync + 'static>() -> Router<S> {
     Router::new()

@@ -3,7 +3,7 @@ use axum::http::{HeaderMap, Method, Request, StatusCode, header};
 use axum::response::Response;
 use tower_service::Service;
 
-use super::{embedded, is_public, routes};
+use super::{embedded, is_public, link, routes};
 
 async fn ask(method: Method, path: &str, headers: &[(&str, &str)]) -> Response {
     let mut request = Request::builder().method(method).uri(path);
@@ -34,6 +34,16 @@ fn only_reading_the_page_is_public() {
     for path in ["/v1/jobs", "/page", "/pages/x", "/metrics", "", "//page/x"] {
         assert!(!is_public(&Method::GET, path), "{path}");
     }
+}
+
+#[test]
+fn a_link_has_any_token_as_the_page_reads_it() {
+    let shown = link("http://127.0.0.1:1", Some("a+b/c=%#&"));
+    assert_eq!(
+        shown,
+        "its page: http://127.0.0.1:1/#token=a%2Bb%2Fc%3D%25%23%26"
+    );
+    assert!(link("http://127.0.0.1:1", None).contains("#token=TOKEN,"));
 }
 
 #[tokio::test]
