@@ -196,13 +196,18 @@ class PageTest(unittest.TestCase):
         if SHOTS:
             self.page.screenshot(path=f"{SHOTS}/{name}.png")
 
-    def check_axe(self) -> None:
-        """No rule of axe is broken, in light or in dark."""
-        for scheme in ("dark", "light"):
-            self.page.emulate_media(color_scheme=scheme)
-            found = Axe().run(self.page).response["violations"]
+    def check_fits(self) -> None:
+        """No rule of axe is broken, in light or in dark, and nothing is wider than a phone."""
+        page = self.page
+        before = page.viewport_size
+        for width, scheme in ((360, "dark"), (1360, "dark"), (1360, "light")):
+            page.set_viewport_size({"width": width, "height": 900})
+            page.emulate_media(color_scheme=scheme)
+            self.assertLessEqual(page.evaluate("document.documentElement.scrollWidth"), width)
+            found = Axe().run(page).response["violations"]
             told = [(rule["id"], rule["help"], [node["html"][:200] for node in rule["nodes"]]) for rule in found]
-            self.assertEqual(told, [], scheme)
+            self.assertEqual(told, [], f"{scheme}, {width}")
+        page.set_viewport_size(before)
 
     def submit(self, *, quality: str = "draft", size: str = "512", **more: str) -> None:
         page = self.page
@@ -279,7 +284,7 @@ class Bakes(PageTest):
         self.check_canvas()
         self.check_cameras()
         self.check_modes()
-        self.check_axe()
+        self.check_fits()
         self.check_reloaded()
         self.check_quiet()
 
@@ -366,7 +371,7 @@ class Bakes(PageTest):
         page.set_input_files("#files", spot_files())
         page.get_by_text("More options").click()
         self.shot("options")
-        self.check_axe()
+        self.check_fits()
         wanted = {"refine": "off", "up": "z", "alpha_mode": "opaque", "texture_format": "jpeg"}
         for key, value in wanted.items():
             page.select_option(f"#opt-{key}", value)
@@ -460,7 +465,7 @@ class Bakes(PageTest):
         drawn = "(canvas) => canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data.some((value) => value > 0)"
         page.wait_for_function(drawn, arg=row.locator("canvas").element_handle())
         self.shot("again")
-        self.check_axe()
+        self.check_fits()
         sent: List[str] = []
         page.on("request", lambda request: request.method == "PUT" and sent.append(request.url))
         self.submit(size="256")
@@ -486,7 +491,7 @@ class Trouble(PageTest):
         expect(page.locator(".failure [role=status]")).to_have_text("Copied.")
         self.assertRegex(page.evaluate("navigator.clipboard.readText()"), r"(?s)^Kiln job \w{32}: failed\ncode: .*attempt: prepare 1, exit 65")
         self.shot("failed")
-        self.check_axe()
+        self.check_fits()
         failed = page.url
         page.get_by_role("button", name="Try again").click()
         page.wait_for_url(lambda url: "#/jobs/" in url and url != failed)
@@ -634,7 +639,7 @@ class Hands(PageTest):
                 page.set_viewport_size({"width": width, "height": 800})
                 wide = page.evaluate("document.documentElement.scrollWidth")
                 self.assertLessEqual(wide, width, f"{scheme}, {width}")
-        self.check_axe()
+        self.check_fits()
         page.emulate_media(color_scheme="dark")
         ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
         self.assertRegex(ground, r"rgb\(2\d, 2\d, 2\d\)")

@@ -110,7 +110,7 @@ export function compose(abilities, schema) {
         ready.hidden = reset.hidden = false;
         form.classList.add("filled");
         go.removeAttribute("disabled");
-        options.suggestName(nameOf(job));
+        options.suggestName(nameOf(job).slice(0, 70));
         fill(facts, h("p", { class: "row" }, h("strong", null, "Files"), `those of ${nameOf(job)}`, h("span", { class: "hint" }, "kept by the sidecar, and not sent again")));
         fill(thumbs);
         viewsOf(job).catch(() => null).then((views) => kept === job && fill(thumbs, (views ?? []).slice(0, THUMBS).map(({ picture }) => thumb(picture, 56)))); // prettier-ignore
@@ -186,13 +186,15 @@ export function compose(abilities, schema) {
         go.setAttribute("disabled", "");
         [stop.hidden, meter.hidden] = [false, false];
         try {
-            const inputs = found ? inputsOf(found) : async () => ({ mesh: kept.spec.mesh, views: kept.spec.views, arrays: kept.spec.arrays });
+            // Others may be dropped meanwhile.
+            const from = kept;
+            const inputs = found ? inputsOf(found) : async () => ({ mesh: from.spec.mesh, views: from.spec.views, arrays: from.spec.arrays });
             const job = await send(inputs, options.spec(), key, sending.signal, (share) => {
                 meter.value = share;
                 say(go, `Sending ${percent(share)}`);
             });
             if (found) remember(job.id, found);
-            else rememberAs(kept.id, job.id);
+            else rememberAs(from.id, job.id);
             used = true;
             key = crypto.randomUUID();
             location.hash = `#/jobs/${job.id}`;

@@ -84,11 +84,18 @@ async fn each_file_is_there_and_says_what_a_browser_may_do_with_it() {
 
 #[test]
 fn the_page_has_words_for_each_phase_and_each_error() {
-    let scripts = embedded::all().iter().filter(|asset| asset.name.starts_with("page-"));
-    let text: String = scripts.map(|asset| String::from_utf8_lossy(asset.bytes)).collect();
+    let scripts = embedded::all()
+        .iter()
+        .filter(|asset| asset.name.starts_with("page-"));
+    let text: String = scripts
+        .map(|asset| String::from_utf8_lossy(asset.bytes))
+        .collect();
     for phase in proto::message::Phase::ALL {
         let said = crate::words::sentence(crate::words::doing(phase));
-        assert!(text.contains(&format!("{}:\"{said}\"", name(&phase))), "{phase:?}: {said}");
+        assert!(
+            text.contains(&format!("{}:\"{said}\"", name(&phase))),
+            "{phase:?}: {said}"
+        );
     }
     for code in proto::message::Code::ALL {
         assert!(text.contains(&format!("{}:\"", name(&code))), "{code:?}");
