@@ -624,7 +624,7 @@ class Hands(PageTest):
         page.keyboard.up("b")
         expect(page.locator(".stage")).not_to_have_class(re.compile("blinks"))
         press("2")
-        expect(page.locator("input[value=clay]")).to_be_checked()
+        expect(page.locator("input[value=lit]")).to_be_checked()
         tab_to("input[name=compare]")
         press("ArrowRight")
         expect(page.locator(".stage")).to_have_attribute("data-mode", "side")
