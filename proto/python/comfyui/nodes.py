@@ -62,7 +62,7 @@ class KilnViews:
 
     @classmethod
     def INPUT_TYPES(cls) -> Dict[str, Any]:
-        orbit = {"tooltip": "Whether a batch shows a full turn about the camera's target, as Render Splat's frames do (-360: as its negative frames)"}
+        orbit = {"tooltip": "Whether a batch is a full turn about the camera's target, as Render Splat's frames are (-360: negative frames)"}
         return {
             "required": {"images": ("IMAGE",), "camera_info": ("LOAD3D_CAMERA",), "orbit": (["off", "+360", "-360"], orbit)},
             "optional": {
@@ -103,6 +103,7 @@ class KilnBake:
     def INPUT_TYPES(cls) -> Dict[str, Any]:
         path = {"default": "", "widgetType": "STRING"}
         sources = {**path, "tooltip": "Kiln: Views, splats, or the path of a transforms.json, a COLMAP model or splats"}
+        shapes = {**path, "tooltip": "A mesh, or the path of one. Empty: splats alone"}
         size = {"default": 2048, "min": 256, "max": 8192, "step": 4}
         simplify = {"default": 0.0, "min": 0.0, "max": 0.99, "step": 0.01, "tooltip": "Share of the faces to remove"}
         return {
@@ -114,7 +115,7 @@ class KilnBake:
                 "up": (["y", "z", "-y"], {"tooltip": "Where the mesh's and the views' up is; MESH and SPLAT are y"}),
                 "filename_prefix": ("STRING", {"default": "3d/kiln"}),
             },
-            "optional": {"mesh": (",".join(("STRING", "MESH", *_FILES)), {**path, "tooltip": "A mesh, or the path of one. Empty: splats alone"})},
+            "optional": {"mesh": (",".join(("STRING", "MESH", *_FILES)), shapes)},
         }
 
     @classmethod

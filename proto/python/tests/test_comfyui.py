@@ -213,7 +213,8 @@ class Bakes(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.addCleanup(caught.__exit__, None, None, None)
         self.folder, self.shares, self.interrupt = Path(folder.name), [], lambda: None
-        made = {name: types.ModuleType(name) for name in ("folder_paths", "torch", "comfy", "comfy.utils", "comfy.model_management", "comfy_api", "comfy_api.latest")}
+        names = "folder_paths torch comfy comfy.utils comfy.model_management comfy_api comfy_api.latest"
+        made = {name: types.ModuleType(name) for name in names.split()}
         (self.folder / "output/3d").mkdir(parents=True)
         made["folder_paths"].get_output_directory = lambda: str(self.folder / "output")
         made["folder_paths"].get_annotated_filepath = lambda name: str(self.folder / "input" / name)
@@ -228,8 +229,9 @@ class Bakes(unittest.TestCase):
         self.addCleanup(patched.stop)
         vertices, faces, _ = support.box()
         self.mesh = types.SimpleNamespace(
-            vertices=batch(vertices, 3), faces=batch(faces, 2), vertex_counts=support.Tensor(np.array([24])), face_counts=support.Tensor(np.array([12]))
-        )
+            vertices=batch(vertices, 3), vertex_counts=support.Tensor(np.array([24])),
+            faces=batch(faces, 2), face_counts=support.Tensor(np.array([12])),
+        )  # fmt: skip
 
     def bake(self, links, **inputs):
         made = queue("KilnBake", links, **{"texture_size": 256, "quality": "draft", **inputs})
