@@ -46,10 +46,22 @@ need_toolchain() {
     command -v npm >/dev/null || install "the sidecar's page is built with npm" nodejs npm
 }
 
-# A GPU needs the Vulkan loader; without a GPU the processor bakes and nothing is needed.
+# A GPU needs the Vulkan loader and what its driver links; without a GPU the processor bakes and nothing is needed.
 need_gpu_loader() {
-    compgen -G '/dev/nvidia[0-9]*' >/dev/null || compgen -G '/dev/dri/renderD*' >/dev/null || return 0
-    ldconfig -p | grep -q libvulkan.so.1 || install "the GPU of this machine is reached through Vulkan" libvulkan1
+    local wanted=() pair
+    if compgen -G '/dev/nvidia[0-9]*' >/dev/null; then
+        # Its driver comes with the machine or the container, but not these.
+        wanted=(libvulkan.so.1=libvulkan1 libX11.so.6=libx11-6 libXext.so.6=libxext6 libGLdispatch.so.0=libglvnd0 libEGL.so.1=libegl1)
+    elif compgen -G '/dev/dri/renderD*' >/dev/null; then
+        wanted=(libvulkan.so.1=libvulkan1 libvulkan_=mesa-vulkan-drivers)
+    fi
+    local missing=() libraries
+    libraries=$(ldconfig -p; ls /usr/lib/*/libvulkan_*.so /usr/lib64/libvulkan_*.so 2>/dev/null || true)
+    for pair in "${wanted[@]}"; do
+        grep -qF "${pair%=*}" <<<"$libraries" || missing+=("${pair#*=}")
+    done
+    [ ${#missing[@]} -eq 0 ] || install "the GPU of this machine is reached through Vulkan" "${missing[@]}" ||
+        say "the processor bakes until they are there"
 }
 
 build() {

@@ -30,10 +30,8 @@ pub(crate) fn report() -> Value {
         problems.push(json!({"what": what, "how_to_mend": how_to_mend}));
     };
     let mut listed = Vec::new();
-    let mut real = false;
     for (adapter, info) in &adapters {
         let (limits, features) = (adapter.limits(), adapter.features());
-        real |= info.kind != "software";
         if limits.max_storage_buffers_per_shader_stage < STORAGE_BUFFERS {
             let has = limits.max_storage_buffers_per_shader_stage;
             let what = format!(
@@ -66,18 +64,6 @@ pub(crate) fn report() -> Value {
             },
             "features": FEATURES.iter().filter(|(bit, _)| features.contains(*bit)).map(|(_, name)| name).collect::<Vec<_>>(),
         }));
-    }
-    if listed.is_empty() {
-        problem(
-            "no Vulkan, Metal or DirectX 12 adapter; bakes run on the processor".to_owned(),
-            "install the GPU's driver with its Vulkan part; for a software adapter to test with, apt-get install mesa-vulkan-drivers",
-        );
-    } else if !real {
-        problem(
-            "software adapters only; bakes run on the processor, which is faster than those"
-                .to_owned(),
-            "install the GPU's driver with its Vulkan part, and in a container pass the GPU in",
-        );
     }
     // The processor can always bake, so it is listed last and is never a problem.
     listed.push(json!({

@@ -2,27 +2,33 @@
 //!
 //! The supervisor links no GPU library. It asks `kiln-baker doctor`, a process of its own under a deadline, since
 //! drivers can hang and crash while adapters are merely listed. The answer is one JSON object:
-//! `{"adapters":[{"name","backend","kind","driver","limits":{…}}],"problems":[{"what","how_to_mend"}]}`.
+//! `{"adapters":[{"name","backend","kind","driver","limits":{…}}],"problems":[{"what","how_to_mend"}]}`. What the Vulkan
+//! loader writes meanwhile, and the nodes in `/dev`, tell why a GPU that is there was not found.
 
-use std::path::Path;
+mod loader;
+
+use std::io;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
+use nix::unistd::{AccessFlags, access};
 use proto::blob::Blob;
 use proto::exit;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::Command;
 use tokio::time::timeout;
 
-use crate::host::pipelines;
+use self::loader::{Loader, WHOLE_NVIDIA};
+use crate::host::{nodes, pipelines};
 use crate::print::result;
 use crate::words::printable;
 
 /// A cold NVIDIA driver takes 2 s to start; several broken ones in a row are slow, too.
 const DEADLINE: Duration = Duration::from_secs(20);
-/// Bound of the answer: a machine with eight adapters needs 20 KiB.
+/// Bound of the answer, and of the loader's words: a machine with eight adapters needs 20 KiB.
 const MAX_ANSWER_BYTES: u64 = 1 << 20;
 
 /// Something that prevents a bake, or a fast one.
@@ -63,7 +69,10 @@ pub struct Findings {
 
 /// Asks, prints and returns the exit code: 0 if a bake can run, for which a worker that starts is enough.
 pub async fn run(baker: &Path, json: bool) -> u8 {
-    let (mut findings, usable) = match ask(baker).await {
+    let mut loader = Loader::default();
+    let asked = ask(baker, &mut loader).await;
+    let answered = asked.is_ok();
+    let (mut findings, usable) = match asked {
         Ok(findings) => (findings, true),
         Err((problem, starts)) => (
             Findings {
@@ -73,7 +82,12 @@ pub async fn run(baker: &Path, json: bool) -> u8 {
             starts,
         ),
     };
+    findings.problems.append(&mut loader.problems);
     findings.problems.extend(own_problems());
+    if answered && findings.adapters.iter().all(is_software) {
+        let gpus = nodes::gpus(Path::new("/dev"));
+        findings.problems.extend(no_gpu(&gpus, &loader, may_open));
+    }
     if json {
         let mut object = serde_json::to_value(&findings).unwrap_or_default();
         if let Value::Object(object) = &mut object {
@@ -81,6 +95,7 @@ pub async fn run(baker: &Path, json: bool) -> u8 {
             object.insert("can_bake".to_owned(), usable.into());
             let kept = pipelines::default_folder().map(|folder| folder.display().to_string());
             object.insert("pipeline_cache".to_owned(), kept.into());
+            object.insert("vulkan_loader".to_owned(), loader.version.into());
         }
         result(&object.to_string());
     } else {
@@ -91,17 +106,19 @@ pub async fn run(baker: &Path, json: bool) -> u8 {
     if usable { exit::OK } else { exit::UNAVAILABLE }
 }
 
-/// The worker's findings, or the problem that prevented them and whether the worker can start at all.
-async fn ask(baker: &Path) -> Result<Findings, (Problem, bool)> {
+/// The worker's findings, or the problem that prevented them and whether the worker can start at all; and the words of the
+/// Vulkan loader in it.
+async fn ask(baker: &Path, loader: &mut Loader) -> Result<Findings, (Problem, bool)> {
     let problem = |what: String, mend: &str| Problem {
         what,
         how_to_mend: mend.to_owned(),
     };
     let spawned = Command::new(baker)
         .arg("doctor")
+        .env(loader::ASK.0, loader::ASK.1)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
-        .stderr(Stdio::null())
+        .stderr(Stdio::piped())
         .process_group(0)
         .kill_on_drop(true)
         .spawn();
@@ -112,18 +129,16 @@ async fn ask(baker: &Path) -> Result<Findings, (Problem, bool)> {
             false,
         )
     })?;
-    let mut answer = Vec::new();
-    let stdout = process.stdout.take();
+    let (mut answer, mut words) = (Vec::new(), Vec::new());
+    let (stdout, stderr) = (process.stdout.take(), process.stderr.take());
     let conversation = async {
-        if let Some(stdout) = stdout {
-            stdout
-                .take(MAX_ANSWER_BYTES)
-                .read_to_end(&mut answer)
-                .await?;
-        }
+        let (answered, said) =
+            tokio::join!(bounded(stdout, &mut answer), bounded(stderr, &mut words));
+        answered.and(said)?;
         process.wait().await
     };
     let ended = timeout(DEADLINE, conversation).await;
+    *loader = Loader::read(&String::from_utf8_lossy(&words));
     let driver = "a graphics driver may be broken; --device cpu bakes without one";
     let status = match ended {
         Ok(Ok(status)) => status,
@@ -151,6 +166,61 @@ async fn ask(baker: &Path) -> Result<Findings, (Problem, bool)> {
             true,
         )),
     }
+}
+
+/// Reads a pipe to its end; what exceeds the bound is dropped, so that the writer goes on.
+async fn bounded(pipe: Option<impl AsyncRead + Unpin>, into: &mut Vec<u8>) -> io::Result<()> {
+    if let Some(mut pipe) = pipe {
+        let mut most = (&mut pipe).take(MAX_ANSWER_BYTES);
+        most.read_to_end(into).await?;
+        tokio::io::copy(&mut pipe, &mut tokio::io::sink()).await?;
+    }
+    Ok(())
+}
+
+fn may_open(node: &Path) -> bool {
+    access(node, AccessFlags::R_OK | AccessFlags::W_OK).is_ok()
+}
+
+/// Why no GPU bakes: `gpus` are the nodes in `/dev`, of which this user may open some.
+fn no_gpu(gpus: &[PathBuf], loader: &Loader, may_open: impl Fn(&Path) -> bool) -> Vec<Problem> {
+    let Some(first) = gpus.first() else {
+        return vec![Problem {
+            what: "no GPU is there; bakes run on the processor".to_owned(),
+            how_to_mend: "install the driver of a GPU that /dev does not show, and in a container pass the GPU in; for a software adapter to test \
+                 with, apt-get install mesa-vulkan-drivers"
+                .to_owned(),
+        }];
+    };
+    let mut problems = Vec::new();
+    let mut problem = |why: &str, how_to_mend: &str| {
+        problems.push(Problem {
+            what: format!("{} is there, but no driver gave a GPU: {why}", first.display()),
+            how_to_mend: how_to_mend.to_owned(),
+        });
+    };
+    let shut = gpus.iter().find(|node| !may_open(node));
+    let of_nvidia = gpus.iter().any(|node| node.ends_with("nvidia0"));
+    let manifest = (loader.manifests.iter()).any(|path| !of_nvidia || path.contains("nvidia"));
+    if let Some(node) = shut {
+        problem(
+            &format!("this user may not open {}", node.display()),
+            "join the group of that node (ls -l names it, mostly render or video); a container takes it by --group-add",
+        );
+    }
+    if !loader.there {
+        problem("there is no Vulkan loader, libvulkan.so.1", "apt-get install libvulkan1");
+    } else if !manifest && of_nvidia {
+        problem("no manifest of NVIDIA's Vulkan driver is there", WHOLE_NVIDIA);
+    } else if !manifest {
+        problem("no manifest of a Vulkan driver is there", "apt-get install mesa-vulkan-drivers");
+    } else if shut.is_none() {
+        problem(
+            &format!("the loader read {}", loader.manifests.join(", ")),
+            "what does not load is named above; else the driver does not fit this GPU or the kernel's part of it, or the GPU has no Vulkan",
+        );
+    }
+    problems
 }
 
 /// Problems of the supervisor's own needs.
@@ -237,6 +307,34 @@ mod tests {
             "can bake here, on the processor",
         ] {
             assert!(lines.contains(part), "{part:?} is not in:\n{lines}");
+        }
+    }
+
+    #[test]
+    fn a_gpu_that_is_there_and_not_found_has_a_reason_and_a_way_out() {
+        let loader = |manifests: &[&str]| Loader {
+            there: true,
+            manifests: manifests.iter().map(|&path| path.to_owned()).collect(),
+            ..Loader::default()
+        };
+        let (nvidia, mesa) = ("/dev/nvidia0", "/dev/dri/renderD128");
+        let icd = "/etc/vulkan/icd.d/nvidia_icd.json";
+        for (gpus, loader, opens, whys) in [
+            (&[][..], Loader::default(), true, &["no GPU is there"][..]),
+            (&[nvidia][..], Loader::default(), true, &["no Vulkan loader"]),
+            (&[mesa], loader(&[]), true, &["no manifest of a Vulkan driver"]),
+            (&[mesa, nvidia], loader(&["lvp_icd.json"]), true, &["no manifest of NVIDIA's"]),
+            (&[mesa], loader(&["radeon_icd.json"]), false, &["may not open /dev/dri/renderD128"]),
+            (&[nvidia], loader(&[]), false, &["may not open", "no manifest of NVIDIA's"]),
+            (&[nvidia], loader(&[icd]), true, &["the loader read /etc/vulkan/icd.d/nvidia_icd.json"]),
+        ] {
+            let gpus: Vec<PathBuf> = gpus.iter().map(PathBuf::from).collect();
+            let problems = no_gpu(&gpus, &loader, |_| opens);
+            assert_eq!(problems.len(), whys.len(), "{problems:#?}");
+            for (problem, why) in problems.iter().zip(whys) {
+                assert!(problem.what.contains(why), "{why}: {problem:#?}");
+                assert!(!problem.how_to_mend.is_empty(), "{problem:#?}");
+            }
         }
     }
 }

@@ -4,6 +4,7 @@
 pub mod fleet;
 pub mod gate;
 pub mod ladder;
+pub mod nodes;
 pub mod pipelines;
 
 use std::cell::{RefCell, RefMut};

@@ -1,4 +1,5 @@
-//! Hosts that are short of something: a small disk, a control group, a process that the kernel does not let die.
+//! Hosts that are short of something: a small disk, a control group, a process that the kernel does not let die; and one
+//! that has the nodes of GPUs.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -73,6 +74,38 @@ impl SmallDisk {
     fn stat(&self) -> nix::sys::statvfs::Statvfs {
         nix::sys::statvfs::statvfs(&self.folder).expect("a file system")
     }
+}
+
+/// `command` with a `/dev` of its own: the devices that every process needs, and empty files of these names for GPUs.
+pub fn with_nodes(bench: &Bench, command: &Command, nodes: &[&str]) -> Command {
+    let dev = bench.path("dev");
+    drop(fs::remove_dir_all(&dev));
+    fs::create_dir(&dev).expect("a folder");
+    let devices = ["null", "zero", "urandom"];
+    for name in devices.iter().chain(nodes) {
+        fs::write(dev.join(name), "").expect("room");
+    }
+    let mut own = Command::new("unshare");
+    if !geteuid().is_root() {
+        own.arg("--map-root-user");
+    }
+    let bind = format!(
+        "for name in {}; do mount --bind \"/dev/$name\" \"$1/$name\"; done && mount --rbind \"$1\" /dev && shift && exec \"$@\"",
+        devices.join(" ")
+    );
+    own.args(["--mount", "sh", "-c", &bind, "sh"]).arg(&dev);
+    own.arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => own.env(name, value),
+            None => own.env_remove(name),
+        };
+    }
+    if let Some(folder) = command.get_current_dir() {
+        own.current_dir(folder);
+    }
+    own.stdin(Stdio::null());
+    own
 }
 
 impl Drop for SmallDisk {

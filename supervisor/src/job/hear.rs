@@ -1,9 +1,11 @@
 //! The supervisor's half of the protocol: checks what a child says and carries it out.
 
 use std::io;
+use std::path::Path;
 use std::time::Instant;
 
 use proto::blob::BlobError;
+use proto::job::Device;
 use proto::limits::{MAX_TEXT_BYTES, MAX_WARNINGS};
 use proto::message::{AdapterInfo, Code, Done, FromChild, Role, Root, Table, ToChild};
 use proto::sandbox::{Sandbox, Stage};
@@ -13,6 +15,7 @@ use super::spawn::spare_key;
 use super::{Job, Kind};
 use crate::error::JobError;
 use crate::event::Event;
+use crate::host::nodes;
 use crate::job::life;
 use crate::output::{FileId, named_twice};
 use crate::process::child::{ChildEvent, ChildId, Handed, Parcel};
@@ -237,12 +240,26 @@ impl Job<'_> {
             }
         }
         running.adapter = Some(adapter);
+        self.doubt_the_processor(place);
         self.confined(place, Stage::Sealed, sandbox);
         // A process that is not in its sandbox gets nothing.
         let running = &mut self.running[place];
         match running.kill {
             None => running.lend(pipelines),
             Some(_) => Ok(()),
+        }
+    }
+
+    /// Warns of a GPU that is there, where the choice was free, none failed before, and the processor bakes.
+    pub(super) fn doubt_the_processor(&mut self, place: usize) {
+        let running = &self.running[place];
+        let native = (running.adapter.as_ref()).is_some_and(|adapter| adapter.kind == "native");
+        let free = running.rung.device == Device::Auto && running.rung.avoid.is_empty();
+        if native
+            && free
+            && let Some(text) = nodes::unused(Path::new("/dev"))
+        {
+            self.warning(Role::Bake, &text);
         }
     }
 

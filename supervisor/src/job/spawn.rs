@@ -169,6 +169,7 @@ impl Job<'_> {
             self.report.confined(Role::Bake, account.clone());
         }
         self.running.push(running);
+        self.doubt_the_processor(self.running.len() - 1);
         let to = self.events.clone();
         tokio::spawn(async move {
             while let Some((_, event)) = events.recv().await {
