@@ -39,6 +39,8 @@ pub mod schedule;
 
 pub mod service;
 
+pub mod site;
+
 pub mod slots;
 
 pub mod steady;
@@ -64,6 +66,7 @@ use tokio::task::LocalSet;
 use self::guard::Guard;
 use self::listen::{Peer, Sockets, Stream};
 use self::service::notify;
+use self::site::Origin;
 use self::slots::{Seat, Slots};
 use self::steady::{Awaited, Steady};
 use crate::error::JobError;
@@ -98,18 +101,21 @@ async fn serve(options: Options) -> Result<(), Box<JobError>> {
     let guard = Arc::new(Guard {
         uids: options.allow_uid.clone(),
         token: options.token.clone(),
+        sites: options.sites.clone(),
     });
     // The store first, so that a client that can connect finds all earlier jobs.
     let (service, scheduler) = schedule::open(&options)?;
-    let sockets = Sockets::open(&options.socket, options.tcp)?;
+    let public = options.sites.public.as_ref();
+    let sockets = Sockets::open(&options.socket, options.tcp, public.is_some())?;
     for place in sockets.places() {
         tracing::info!("listens at {place}");
         print::say(&format!("listens at {place}"));
         if cfg!(feature = "page") && place.starts_with("http://") {
+            let place = public.map_or(place.as_str(), Origin::url);
             // A log is no place for the token: whoever reads it would be let in.
             let token = options.token.as_deref();
             let shown = token.filter(|_| std::io::stderr().is_terminal());
-            print::say(&page::link(&place, shown));
+            print::say(&page::link(place, shown));
         }
     }
     print::say("serves");

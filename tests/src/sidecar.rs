@@ -241,13 +241,27 @@ impl Sidecar {
         body: &[u8],
     ) -> Answer {
         let place = self.tcp.as_deref().expect("it was told to listen");
+        self.send_to(place, token, method, path, headers, body)
+    }
+
+    /// As [`Self::send_by_tcp`], by this name of the sidecar.
+    pub fn send_to(
+        &self,
+        host: &str,
+        token: &str,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> Answer {
+        let place = self.tcp.as_deref().expect("it was told to listen");
         let stream = TcpStream::connect(place).expect("a connection");
         stream
             .set_read_timeout(Some(DEADLINE))
             .expect("a connection");
         let bearer = format!("Bearer {token}");
         let headers = [headers, &[("authorization", &bearer)]].concat();
-        ask(&stream, place, method, path, &headers, body).expect("sent");
+        ask(&stream, host, method, path, &headers, body).expect("sent");
         Answer::read(stream).unwrap_or_else(|error| panic!("{method} {path}: {error}"))
     }
 

@@ -8,6 +8,7 @@ use super::compare::CompareArgs;
 use super::remote::args::{CancelArgs, FetchArgs, ListArgs, StatusArgs, SubmitArgs, WaitArgs};
 use crate::error::JobError;
 use crate::options::{JobOptions, TEXTURE_SIZE, bytes, flag, seconds};
+use crate::serve::site::Origin;
 use clap::{Args, Parser, Subcommand};
 use proto::limits::MAX_TEXTURE_SIZE;
 use proto::message::Code;
@@ -242,12 +243,20 @@ pub(super) struct ServeArgs {
     /// Where to listen. By default `$XDG_RUNTIME_DIR/kiln/kiln.sock`; sockets of systemd are used where it hands some over.
     #[arg(long, value_name = "PATH")]
     pub(super) socket: Option<PathBuf>,
-    /// Listen by TCP, too, on this machine alone: 127.0.0.1:8017, for a browser.
+    /// Listen by TCP, too: 127.0.0.1:8017, for a browser on this machine. Another address needs --public-url: 0.0.0.0:8017 in a
+    /// container, whose network a proxy with TLS faces.
     #[arg(long, value_name = "ADDRESS:PORT", requires = "token_file")]
     pub(super) tcp: Option<SocketAddr>,
     /// The file with the token that callers by TCP must show; readable by its owner alone.
     #[arg(long, value_name = "FILE")]
     pub(super) token_file: Option<PathBuf>,
+    /// The scheme and host by which a proxy shows this sidecar to browsers, such as `https://kiln.example.org`: requests to that
+    /// name, and from its page, are taken as well as those of this machine.
+    #[arg(long, value_name = "URL")]
+    pub(super) public_url: Option<Origin>,
+    /// Let pages of another site ask by TCP, such as `https://app.example.org`; they show the token, too. Repeatable.
+    #[arg(long, value_name = "ORIGIN", requires = "token_file")]
+    pub(super) cors_origin: Vec<Origin>,
     /// Let this user in by the Unix socket, beside the one who runs this and root. Repeatable.
     #[arg(long, value_name = "UID")]
     pub(super) allow_uid: Vec<u32>,

@@ -12,6 +12,7 @@ use super::paths::baker_path;
 use crate::error::JobError;
 use crate::home;
 use crate::input::reason;
+use crate::serve::site::Sites;
 use crate::serve::{Options, listen};
 
 /// A token that can be guessed is none.
@@ -23,6 +24,10 @@ pub(super) fn options(args: ServeArgs) -> Result<Options, Box<JobError>> {
         socket: args.socket.unwrap_or_else(listen::default_socket),
         tcp: args.tcp,
         token: args.token_file.as_deref().map(token).transpose()?,
+        sites: Sites {
+            public: args.public_url,
+            others: args.cors_origin,
+        },
         allow_uid: args.allow_uid,
         store: match args.store {
             Some(folder) => folder,

@@ -40,7 +40,7 @@ use std::time::Instant;
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request, State};
-use axum::http::{HeaderValue, header};
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post, put};
@@ -136,14 +136,18 @@ async fn check(
         None => Some(Problem::new(Code::Forbidden, "nobody knows who asks")),
         Some(peer) => guard.check(peer, &request).err(),
     };
-    let known = refusal.is_none() && !page::is_public(&method, request.uri().path());
+    let known = refusal.is_none() && !guard.is_open(&request);
+    let other = guard.sites.other(request.headers());
+    let preflight = guard.sites.is_preflight(&request);
     if let Some(seat) = request.extensions().get::<Arc<Seat>>().filter(|_| known) {
         seat.prove();
     }
     let mut response = match refusal {
         Some(problem) => problem.into_response(),
+        None if preflight => StatusCode::NO_CONTENT.into_response(),
         None => next.run(request).await,
     };
+    guard.sites.allow(other, response.headers_mut());
     // Who shows no token has one answer a connection: a row of requests at once costs more to answer than to send.
     if !known && matches!(peer, Some(Peer::Tcp(_))) {
         let close = HeaderValue::from_static("close");

@@ -188,6 +188,13 @@ impl Live {
         self.changed.subscribe()
     }
 
+    /// Waits for a final state.
+    pub async fn ended(&self) {
+        let mut changes = self.changes();
+        // Fails without a sender only, which is in this entry.
+        drop(changes.wait_for(|_| self.now().state.is_over()).await);
+    }
+
     /// Enters a final state and emits it. The store has the whole job.
     pub fn over(&self, id: JobId, state: State) {
         self.enter(state, &json!({ "id": id, "state": state }));
@@ -514,6 +521,25 @@ mod tests {
             "{all}"
         );
         assert_eq!(left.last(), Some(&199), "those that ended last stay");
+    }
+
+    #[tokio::test]
+    async fn who_waits_for_a_job_is_told_at_its_end_and_not_before() {
+        let live = Board::default().place(id(1));
+        let mut waiting = Box::pin(live.ended());
+        let mut is_over = async || {
+            tokio::select! {
+                biased;
+                () = &mut waiting => true,
+                () = tokio::task::yield_now() => false,
+            }
+        };
+        assert!(!is_over().await);
+        live.enter(State::Baking, &json!({}));
+        assert!(!is_over().await);
+        live.over(id(1), State::Failed);
+        assert!(is_over().await);
+        live.ended().await;
     }
 
     #[test]

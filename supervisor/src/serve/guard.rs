@@ -1,14 +1,15 @@
 //! Decides whether a request may pass.
 //!
-//! Over the Unix socket, this user, root and the allowed users may. Over TCP, a request must carry the token, address
-//! this machine by name, and not come from another site's page. That stops DNS rebinding and cross-site requests, since
-//! browsers state a page's origin. The page's own files need no token: they contain nothing of a job.
+//! Over the Unix socket, this user, root and the allowed users may. Over TCP, a request must carry the token, and come by
+//! a name and from a page that [`super::site`] knows. The page's own files need no token: they contain nothing of a job.
+//! Neither does `/livez`, which tells nothing, and which a container's health check asks by an address.
 
-use axum::http::{HeaderMap, HeaderName, Request, header};
+use axum::http::{HeaderMap, HeaderName, Method, Request, header};
 
 use super::listen::Peer;
 use super::page;
 use super::problem::{Code, Problem};
+use super::site::Sites;
 use super::slots::Sitter;
 
 /// Who may use the sidecar.
@@ -18,6 +19,8 @@ pub struct Guard {
     pub uids: Vec<u32>,
     /// The token for TCP.
     pub token: Option<String>,
+    /// The names and pages for TCP.
+    pub sites: Sites,
 }
 
 impl Guard {
@@ -30,13 +33,22 @@ impl Guard {
             Peer::Unix(uid) => self.check_user(*uid),
             Peer::Tcp(_) => {
                 let headers = request.headers();
-                check_site(headers)?;
-                if page::is_public(request.method(), request.uri().path()) {
+                if !is_livez(request) {
+                    self.sites.check(headers)?;
+                }
+                if self.is_open(request) {
                     return Ok(());
                 }
                 self.check_token(headers)
             }
         }
+    }
+
+    /// Whether a request is answered without the token.
+    pub fn is_open<B>(&self, request: &Request<B>) -> bool {
+        page::is_public(request.method(), request.uri().path())
+            || is_livez(request)
+            || self.sites.is_preflight(request)
     }
 
     /// Classifies a peer before its first request.
@@ -72,21 +84,8 @@ impl Guard {
     }
 }
 
-/// Refuses other machines' names and other sites' pages.
-fn check_site(headers: &HeaderMap) -> Result<(), Problem> {
-    let host = text(headers, header::HOST).unwrap_or_default();
-    if !is_ours(host) {
-        let detail = "the Host header is not of this machine: 127.0.0.1, [::1] or localhost";
-        return Err(Problem::new(Code::Forbidden, detail));
-    }
-    let origin = headers.get(header::ORIGIN);
-    if origin.is_some_and(|origin| origin.as_bytes() != format!("http://{host}").as_bytes()) {
-        return Err(Problem::new(
-            Code::Forbidden,
-            "not from the page of another site",
-        ));
-    }
-    Ok(())
+fn is_livez<B>(request: &Request<B>) -> bool {
+    matches!(*request.method(), Method::GET | Method::HEAD) && request.uri().path() == "/livez"
 }
 
 fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
@@ -101,15 +100,6 @@ fn cookie(header: &str) -> Option<&str> {
     pairs
         .find(|(name, _)| *name == "kiln_token")
         .map(|(_, value)| value)
-}
-
-/// Whether a host names this machine, with or without a port.
-fn is_ours(host: &str) -> bool {
-    let name = match host.rsplit_once(':') {
-        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
-        _ => host,
-    };
-    matches!(name, "127.0.0.1" | "[::1]" | "localhost")
 }
 
 /// Compares in a time that does not depend on where the first difference is.
@@ -136,6 +126,7 @@ mod tests {
         let guard = Guard {
             uids: Vec::new(),
             token: Some("secret".to_owned()),
+            sites: Sites::default(),
         };
         let mut request = Request::builder().uri("/v1/jobs");
         for (name, value) in headers {
@@ -187,6 +178,7 @@ mod tests {
         let guard = Guard {
             uids: Vec::new(),
             token: Some("secret".to_owned()),
+            sites: Sites::default(),
         };
         let ask = |method: &str, path: &str, headers: &[(&str, &str)]| {
             let mut request = Request::builder().method(method).uri(path);
@@ -209,9 +201,40 @@ mod tests {
             let own = ("origin", "http://127.0.0.1:8017");
             assert_eq!(ask("GET", path, &[host, own]), Ok(()));
         }
-        for path in ["/v1/jobs", "/metrics", "/livez", "/page"] {
+        for path in ["/v1/jobs", "/metrics", "/readyz", "/livez/", "/page"] {
             assert_eq!(ask("GET", path, &[host]), Err(Code::Unauthorized));
         }
+        // A health check asks by the container's address.
+        for host in [&[host][..], &[("host", "10.1.2.3:8017")], &[]] {
+            assert_eq!(ask("GET", "/livez", host), Ok(()));
+        }
+        assert_eq!(ask("POST", "/livez", &[host]), Err(Code::Unauthorized));
+    }
+
+    #[test]
+    fn a_browser_of_a_listed_site_asks_first_and_shows_the_token_then() {
+        let guard = Guard {
+            token: Some("secret".to_owned()),
+            sites: Sites {
+                public: None,
+                others: vec!["https://app.example.org".parse().expect("an origin")],
+            },
+            ..Guard::default()
+        };
+        let ask = |method: &str, origin: &str, asks: &str| {
+            let request = Request::builder().method(method).uri("/v1/jobs");
+            let request = request.header("host", "localhost").header("origin", origin);
+            let request = request.header(asks, "POST").body(()).expect("a request");
+            guard.check(&TCP, &request).map_err(|problem| problem.code)
+        };
+        let (app, asks) = ("https://app.example.org", "access-control-request-method");
+        assert_eq!(ask("OPTIONS", app, asks), Ok(()));
+        assert_eq!(ask("OPTIONS", app, "x-other"), Err(Code::Unauthorized));
+        assert_eq!(ask("POST", app, asks), Err(Code::Unauthorized));
+        let evil = ask("OPTIONS", "https://evil.example.org", asks);
+        assert_eq!(evil, Err(Code::Forbidden));
+        let own = ask("OPTIONS", "http://localhost", asks);
+        assert_eq!(own, Err(Code::Unauthorized));
     }
 
     #[test]
@@ -231,7 +254,7 @@ mod tests {
         let request = Request::builder().body(()).expect("a request");
         let guard = Guard {
             uids: vec![4242],
-            token: None,
+            ..Guard::default()
         };
         let check = |uid| guard.check(&Peer::Unix(uid), &request).is_ok();
         assert!(check(Uid::current().as_raw()) && check(0) && check(4242));

@@ -1,7 +1,8 @@
 //! Opens the sockets, and accepts connections with the identity of their peers.
 //!
 //! The Unix socket has mode 0600, in a folder that was checked ([`super::folder`]); the kernel identifies its peers.
-//! TCP is opened only on request, on loopback alone. Sockets from systemd are used as they are.
+//! TCP is opened only on request, on loopback alone unless a proxy faces the network. Sockets from systemd are used as they
+//! are.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -66,22 +67,27 @@ pub struct Sockets {
 }
 
 impl Sockets {
-    /// Takes systemd's sockets, or else creates the socket at `path`. Also listens at `tcp`, if given.
+    /// Takes systemd's sockets, or else creates the socket at `path`. Also listens at `tcp`, if given; beyond this machine
+    /// only for a proxy (`behind_proxy`).
     ///
     /// # Errors
     /// Another sidecar is running, or the system refuses.
-    pub fn open(path: &Path, tcp: Option<SocketAddr>) -> Result<Self, Box<JobError>> {
+    pub fn open(
+        path: &Path,
+        tcp: Option<SocketAddr>,
+        behind_proxy: bool,
+    ) -> Result<Self, Box<JobError>> {
         let mut sockets = Self::default();
         sockets
-            .inherit()
+            .inherit(behind_proxy)
             .map_err(|error| refused("a socket of systemd", &error, "its unit says where"))?;
         if sockets.unix.is_empty() && sockets.tcp.is_empty() {
             sockets.make(path)?;
         }
         if let Some(address) = tcp {
-            if !address.ip().is_loopback() {
+            if !behind_proxy && !address.ip().is_loopback() {
                 let message = format!("--tcp {address} is not of this machine alone");
-                let hint = "use 127.0.0.1 or [::1]; let a proxy with TLS and users of its own face the network";
+                let hint = "use 127.0.0.1 or [::1]; or let a proxy with TLS face the network, and name it with --public-url";
                 return Err(JobError::own(Code::InvalidSpec, message, hint));
             }
             let listener = std::net::TcpListener::bind(address)
@@ -97,14 +103,14 @@ impl Sockets {
         Ok(sockets)
     }
 
-    fn inherit(&mut self) -> io::Result<()> {
+    fn inherit(&mut self, behind_proxy: bool) -> io::Result<()> {
         let mut inherited = ListenFd::from_env();
         for index in 0..inherited.len() {
             if let Ok(Some(listener)) = inherited.take_unix_listener(index) {
                 listener.set_nonblocking(true)?;
                 self.unix.push(UnixListener::from_std(listener)?);
             } else if let Some(listener) = inherited.take_tcp_listener(index)? {
-                if !listener.local_addr()?.ip().is_loopback() {
+                if !behind_proxy && !listener.local_addr()?.ip().is_loopback() {
                     return Err(io::Error::other("it is not of this machine alone"));
                 }
                 listener.set_nonblocking(true)?;
@@ -226,13 +232,13 @@ mod tests {
     async fn the_socket_is_its_owners_alone_and_goes_with_the_sidecar() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("run/kiln.sock");
-        let sockets = Sockets::open(&path, None).expect("room");
+        let sockets = Sockets::open(&path, None, false).expect("room");
         let mode = |path: &Path| fs::metadata(path).expect("there").permissions().mode() & 0o777;
         assert_eq!(
             (mode(&path), mode(path.parent().expect("a folder"))),
             (0o600, 0o700)
         );
-        let second = Sockets::open(&path, None).expect_err("it is taken");
+        let second = Sockets::open(&path, None, false).expect_err("it is taken");
         assert!(
             second.message.contains("another sidecar"),
             "{}",
@@ -251,9 +257,9 @@ mod tests {
         let path = folder.path().join("kiln.sock");
         drop(std::os::unix::net::UnixListener::bind(&path).expect("room"));
         assert!(path.exists());
-        drop(Sockets::open(&path, None).expect("the dead one is removed"));
+        drop(Sockets::open(&path, None, false).expect("the dead one is removed"));
         fs::write(&path, "precious").expect("room");
-        Sockets::open(&path, None).expect_err("a file");
+        Sockets::open(&path, None, false).expect_err("a file");
         assert_eq!(fs::read_to_string(&path).expect("still there"), "precious");
     }
 
@@ -263,7 +269,7 @@ mod tests {
         let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = taken.local_addr().expect("bound");
         let path = folder.path().join("kiln.sock");
-        let error = Sockets::open(&path, Some(address)).expect_err("it is taken");
+        let error = Sockets::open(&path, Some(address), false).expect_err("it is taken");
         assert!(
             error.message.contains(&address.to_string()),
             "{}",
@@ -278,7 +284,8 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("kiln.sock");
         let world = "0.0.0.0:0".parse().expect("an address");
-        let error = Sockets::open(&path, Some(world)).expect_err("not the world");
+        let error = Sockets::open(&path, Some(world), false).expect_err("not the world");
         assert_eq!(error.code, Code::InvalidSpec);
+        drop(Sockets::open(&path, Some(world), true).expect("a proxy's network"));
     }
 }

@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::site::Sites;
+
 /// What the command line says.
 #[derive(Clone, Debug)]
 #[expect(missing_docs, reason = "the flags of kiln serve, which explains them")]
@@ -11,6 +13,7 @@ pub struct Options {
     pub socket: PathBuf,
     pub tcp: Option<SocketAddr>,
     pub token: Option<String>,
+    pub sites: Sites,
     pub allow_uid: Vec<u32>,
     pub store: PathBuf,
     pub roots: Vec<PathBuf>,

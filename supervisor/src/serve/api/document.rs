@@ -12,6 +12,10 @@ pub(super) const BYTES: &str = "application/octet-stream";
 /// Of a path or a header that every request to a job has.
 const ID: &str = "^[0-9a-f]{32}$";
 
+/// A digest and an id for examples.
+pub(super) const DIGEST: &str = "2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae";
+const EXAMPLE_ID: &str = "0192f7c0a1b27c3d8e4f5a6b7c8d9e0f";
+
 /// What a method of a route does. `more` has its parameters and body; who may not ask is told so by every route.
 pub(super) fn operation(id: &str, summary: &str, more: Value, responses: Value) -> Value {
     let mut all = json!({
@@ -161,6 +165,23 @@ pub(super) fn schemas() -> Value {
             "spec": told(json!("object"), "Defaults filled in; only of a single job"),
         }),
     );
+    job["examples"] = json!([{
+        "id": EXAMPLE_ID,
+        "name": "chair-1",
+        "state": "succeeded",
+        "progress": 1,
+        "created_at": "2026-01-31T12:00:00.000Z",
+        "finished_at": "2026-01-31T12:00:04.200Z",
+        "starts": 1,
+        "artifacts": [{
+            "name": "model.glb",
+            "bytes": 1_234_567,
+            "sha256": DIGEST,
+            "media_type": "model/gltf-binary",
+            "href": format!("/v1/jobs/{EXAMPLE_ID}/artifacts/model.glb"),
+        }],
+        "error": null,
+    }]);
     let mut problem = object(json!({
         "type": text(),
         "title": text(),
@@ -170,6 +191,15 @@ pub(super) fn schemas() -> Value {
         "retryable": { "type": "boolean" },
     }));
     problem["properties"]["field"] = text();
+    problem["examples"] = json!([{
+        "type": "urn:kiln:problem:invalid_spec",
+        "title": "the job cannot be done as it is described",
+        "status": 422,
+        "detail": "texture_size is 256 to 8192",
+        "code": "invalid_spec",
+        "retryable": false,
+        "field": "texture_size",
+    }]);
     let adapter = object(json!({
         "name": told(json!("string"), "As `device` takes it"),
         "backend": text(),

@@ -20,6 +20,8 @@ use crate::store::{self, Digest, Job, JobId, StoreError};
 
 /// Jobs in one page of a list.
 const PAGE: usize = 100;
+/// The longest that an answer waits for a job's end: less than the minute after which proxies give a silent answer up.
+pub(super) const LONGEST_WAIT: Duration = Duration::from_secs(50);
 
 /// The JSON of a job. What it does now is known only while it is on the board.
 #[must_use]
@@ -136,14 +138,22 @@ pub async fn find(service: &Service, peer: &Peer, id: &str) -> Result<(Job, Opti
     Ok((job, now))
 }
 
-/// `GET /v1/jobs/{id}`.
+/// `GET /v1/jobs/{id}?wait=`.
 pub async fn get(
     State(service): State<Service>,
     Extension(peer): Extension<Peer>,
     Path(id): Path<String>,
+    RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let (job, now) = find(&service, &peer, &id).await?;
+    let wait = wait(query.as_deref().unwrap_or_default())?;
+    let (mut job, mut now) = find(&service, &peer, &id).await?;
+    if !wait.is_zero() && !job.state.is_terminal() {
+        let live = service.board.place(job.id);
+        // At its end or after that time alike: the store says how far it is.
+        drop(tokio::time::timeout(wait, live.ended()).await);
+        (job, now) = find(&service, &peer, &id).await?;
+    }
     let mut body = show(&job, now.as_ref());
     if let Some(report) = job.report.as_deref() {
         body["report"] = serde_json::from_str(report).unwrap_or(Value::Null);
@@ -152,6 +162,22 @@ pub async fn get(
         body["position"] = json!(service.store.position(job.id).await?);
     }
     Ok(tagged(&body, &headers))
+}
+
+/// How long an answer may wait for the job's end, in a query.
+fn wait(query: &str) -> Result<Duration, Problem> {
+    let bad = |what: String| Problem::new(Code::InvalidRequest, what);
+    let mut wait = Duration::ZERO;
+    for (key, value) in form_urlencoded::parse(query.as_bytes()) {
+        if key != "wait" {
+            let key = crate::words::printable(&key, 80);
+            return Err(bad(format!("{key:?} is not wait")));
+        }
+        let seconds = value.parse().map(Duration::from_secs);
+        wait = (seconds.ok().filter(|wait| *wait <= LONGEST_WAIT))
+            .ok_or_else(|| bad(format!("wait is 0 to {} seconds", LONGEST_WAIT.as_secs())))?;
+    }
+    Ok(wait)
 }
 
 /// With its `ETag`, or 304 where the caller has it.
@@ -281,11 +307,20 @@ pub(super) fn about() -> Value {
         "parameters": [doc::in_path("id", doc::id())],
         "get": doc::operation(
             "job",
-            "One job",
-            json!({ "parameters": doc::headers(&["If-None-Match"]) }),
+            "One job, at once or at its end",
+            json!({ "parameters": [
+                doc::in_query("wait", json!({
+                    "type": "integer",
+                    "minimum": 0,
+                    "maximum": LONGEST_WAIT.as_secs(),
+                    "description": "Seconds for which the answer waits for the job's end, and is then the job as it is",
+                })),
+                doc::headers(&["If-None-Match"])[0],
+            ] }),
             doc::of_a_job(json!({
                 "200": doc::a_job("The job"),
                 "304": doc::bare("As the caller has it"),
+                "400": doc::problem("Not so long: invalid_request"),
             })),
         ),
         "delete": doc::operation(

@@ -18,15 +18,12 @@ use serde_json::{Map, Value, json};
 
 use super::{blobs, document as doc, form, job};
 use crate::options::JobOptions;
-use crate::serve::board::{Live, Now};
+use crate::serve::board::Now;
 use crate::serve::listen::Peer;
 use crate::serve::problem::{Code, Problem};
 use crate::serve::service::Service;
 use crate::serve::steady::Slow;
 use crate::store::{Accepted, Job, NewJob, SPEC_BYTES};
-
-/// The longest that `Prefer: wait` is granted.
-const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// Bytes of a refused body that are read all the same.
 const DISCARDED: usize = 256 << 20;
@@ -128,7 +125,7 @@ pub async fn submit(
     let Some(time) = wait else {
         return Ok(answer(&job, Some(&live.now()), replayed));
     };
-    drop(tokio::time::timeout(time, over(&live)).await);
+    drop(tokio::time::timeout(time, live.ended()).await);
     let (job, now) = job::find(&service, &peer, &job.id.to_string()).await?;
     Ok(answer(&job, now.as_ref(), replayed))
 }
@@ -177,15 +174,6 @@ async fn discard(request: Request) {
     drop(tokio::time::timeout(DISCARDING, all).await);
 }
 
-async fn over(live: &Live) {
-    let mut changes = live.changes();
-    while !live.now().state.is_over() {
-        if changes.changed().await.is_err() {
-            return;
-        }
-    }
-}
-
 fn key(headers: &HeaderMap) -> Result<String, Problem> {
     let missing = "send an Idempotency-Key of your own for each job: repeating the request then repeats no work";
     let value = headers
@@ -207,7 +195,7 @@ fn wait(headers: &HeaderMap) -> Option<Duration> {
         .filter_map(|value| value.to_str().ok())
         .flat_map(|value| value.split([',', ';']));
     let seconds = wishes.find_map(|wish| wish.trim().strip_prefix("wait=")?.parse().ok())?;
-    Some(Duration::from_secs(seconds).min(LONGEST_WAIT))
+    Some(Duration::from_secs(seconds).min(job::LONGEST_WAIT))
 }
 
 /// The connection is at fault, or how the caller framed or sent the body, and not its length.
@@ -240,9 +228,12 @@ fn in_query(query: &str) -> Result<JobOptions, Problem> {
 
 /// For the document: `/v1/jobs`.
 pub(super) fn about() -> Value {
+    let longest = job::LONGEST_WAIT.as_secs();
+    let longest =
+        format!("wait=N: answer when the job is over, or after N seconds ({longest} at most)");
     let parameters = json!([
         { "name": "Idempotency-Key", "in": "header", "required": true, "schema": { "type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]([ -~]*[!-~])?$" } },
-        { "name": "Prefer", "in": "header", "schema": { "type": "string" }, "description": "wait=N: answer when the job is over, or after N seconds (60 at most)" },
+        { "name": "Prefer", "in": "header", "schema": { "type": "string" }, "description": longest },
         { "name": "spec", "in": "query", "schema": { "type": "string" }, "description": "With a safetensors body: the JSON of the spec, without inputs" },
     ]);
     let file = doc::bytes(doc::BYTES);
@@ -259,7 +250,18 @@ pub(super) fn about() -> Value {
         "description": "Filenames are those by which the views name their pictures: ./train/r_0.png is train/r_0.png; none goes up, is absolute or comes twice",
     });
     let body = json!({ "required": true, "content": {
-        (doc::JSON): { "schema": doc::schema("Spec") },
+        (doc::JSON): { "schema": doc::schema("Spec"), "examples": {
+            "paths": { "summary": "Files beneath a --root of the sidecar", "value": {
+                "mesh": { "path": "/data/chair/chair.glb" },
+                "views": { "path": "/data/chair/transforms.json" },
+                "texture_size": 2048,
+            } },
+            "blobs": { "summary": "Bytes that were sent before", "value": {
+                "mesh": { "files": { "chair.glb": doc::DIGEST }, "main": "chair.glb" },
+                "views": { "files": { "transforms.json": doc::DIGEST, "train/r_0.png": doc::DIGEST }, "main": "transforms.json" },
+                "quality": "draft",
+            } },
+        } },
         "multipart/form-data": { "schema": form },
         "application/safetensors": { "schema": file },
     } });
@@ -323,10 +325,10 @@ mod tests {
     }
 
     #[test]
-    fn a_caller_may_wait_for_a_minute() {
+    fn a_caller_may_wait_for_a_while() {
         let time = |value| wait(&headers(&[("prefer", value)]));
         assert_eq!(time("wait=5"), Some(Duration::from_secs(5)));
-        assert_eq!(time("respond-async, wait=600"), Some(LONGEST_WAIT));
+        assert_eq!(time("respond-async, wait=600"), Some(job::LONGEST_WAIT));
         assert_eq!(time("respond-async"), None);
         assert_eq!(time("wait=-1"), None);
     }
