@@ -3,6 +3,10 @@
 //!
 //! A guarantee counts as kept if some layer keeps it. What Landlock of an older kernel cannot do, the system call
 //! filters do. Such a child is still `full`, and [`Sandbox::missing`] names the layer that does less than it could.
+//!
+//! Where there is no Landlock at all (old kernels, gVisor, strict containers), a bake is `no_landlock`: its driver opens what
+//! it likes until the adapter is open, and from then on, before any data is there, nothing. The other roles open nothing
+//! anyway, and stay `full`.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,12 +14,14 @@ use crate::role::Role;
 
 /// How much of its role's sandbox a process has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "snake_case")]
 pub enum Level {
     /// None, on request.
     Off,
     /// At least one guarantee is kept by no layer.
     Partial,
+    /// Every guarantee is kept once data arrives; until then, no layer limits which files a driver opens.
+    NoLandlock,
     /// Every guarantee of the role is kept.
     Full,
 }
@@ -27,6 +33,7 @@ impl Level {
         match self {
             Self::Off => "off",
             Self::Partial => "partial",
+            Self::NoLandlock => "no_landlock",
             Self::Full => "full",
         }
     }

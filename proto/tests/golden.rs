@@ -460,7 +460,7 @@ fn messages_from_a_child() {
                 role: Role::Bake,
                 sandbox: sandbox(),
             },
-            "000108302e312e302b303001020704240178",
+            "000108302e312e302b303001030704240178",
         ),
         (
             FromChild::Progress {
@@ -513,7 +513,7 @@ fn messages_from_a_child() {
                 sandbox: sandbox(),
                 pipelines: Some("k".into()),
             },
-            "0701610676756c6b616e08646973637265746501640602070424017801016b",
+            "0701610676756c6b616e08646973637265746501640603070424017801016b",
         ),
         (
             FromChild::Filled {

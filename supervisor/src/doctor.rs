@@ -15,6 +15,7 @@ use std::time::Duration;
 use nix::unistd::{AccessFlags, access};
 use proto::blob::Blob;
 use proto::exit;
+use proto::sandbox::{Level, Sandbox};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::io::{AsyncRead, AsyncReadExt};
@@ -24,6 +25,7 @@ use tokio::time::timeout;
 use self::loader::{Loader, WHOLE_NVIDIA};
 use crate::host::{nodes, pipelines};
 use crate::print::result;
+use crate::process::sandbox::enough;
 use crate::words::printable;
 
 /// A cold NVIDIA driver takes 2 s to start; several broken ones in a row are slow, too.
@@ -65,6 +67,8 @@ pub struct Findings {
     pub adapters: Vec<Adapter>,
     /// What is wrong.
     pub problems: Vec<Problem>,
+    /// What a bake gives up here before it gets data.
+    pub sandbox: Option<Sandbox>,
 }
 
 /// Asks, prints and returns the exit code: 0 if a bake can run, for which a worker that starts is enough.
@@ -82,6 +86,11 @@ pub async fn run(baker: &Path, json: bool) -> u8 {
             starts,
         ),
     };
+    let confined = (findings.sandbox.as_ref()).is_none_or(|sandbox| enough(sandbox.level));
+    let usable = usable && confined;
+    findings
+        .problems
+        .extend(findings.sandbox.as_ref().and_then(unconfined));
     findings.problems.append(&mut loader.problems);
     findings.problems.extend(own_problems());
     if answered && findings.adapters.iter().all(is_software) {
@@ -195,7 +204,10 @@ fn no_gpu(gpus: &[PathBuf], loader: &Loader, may_open: impl Fn(&Path) -> bool) -
     let mut problems = Vec::new();
     let mut problem = |why: &str, how_to_mend: &str| {
         problems.push(Problem {
-            what: format!("{} is there, but no driver gave a GPU: {why}", first.display()),
+            what: format!(
+                "{} is there, but no driver gave a GPU: {why}",
+                first.display()
+            ),
             how_to_mend: how_to_mend.to_owned(),
         });
     };
@@ -209,11 +221,20 @@ fn no_gpu(gpus: &[PathBuf], loader: &Loader, may_open: impl Fn(&Path) -> bool) -
         );
     }
     if !loader.there {
-        problem("there is no Vulkan loader, libvulkan.so.1", "apt-get install libvulkan1");
+        problem(
+            "there is no Vulkan loader, libvulkan.so.1",
+            "apt-get install libvulkan1",
+        );
     } else if !manifest && of_nvidia {
-        problem("no manifest of NVIDIA's Vulkan driver is there", WHOLE_NVIDIA);
+        problem(
+            "no manifest of NVIDIA's Vulkan driver is there",
+            WHOLE_NVIDIA,
+        );
     } else if !manifest {
-        problem("no manifest of a Vulkan driver is there", "apt-get install mesa-vulkan-drivers");
+        problem(
+            "no manifest of a Vulkan driver is there",
+            "apt-get install mesa-vulkan-drivers",
+        );
     } else if shut.is_none() {
         problem(
             &format!("the loader read {}", loader.manifests.join(", ")),
@@ -221,6 +242,20 @@ fn no_gpu(gpus: &[PathBuf], loader: &Loader, may_open: impl Fn(&Path) -> bool) -
         );
     }
     problems
+}
+
+/// Why jobs are refused here, whose workers cannot be confined.
+fn unconfined(sandbox: &Sandbox) -> Option<Problem> {
+    (!enough(sandbox.level)).then(|| Problem {
+        what: format!(
+            "workers cannot be confined here ({}): {}",
+            sandbox.level.name(),
+            sandbox.missing
+        ),
+        how_to_mend: "let the container's seccomp profile allow seccomp and landlock_*; within another sandbox that you trust, \
+             or for input that you trust, --insecure-no-sandbox bakes without"
+            .to_owned(),
+    })
 }
 
 /// Problems of the supervisor's own needs.
@@ -261,6 +296,18 @@ fn lines(findings: &Findings, usable: bool) -> Vec<String> {
                 .map(|(limit, value)| format!("    {limit}: {value}")),
         );
     }
+    if let Some(sandbox) = &findings.sandbox {
+        let Sandbox {
+            level,
+            landlock_abi,
+            missing,
+            ..
+        } = sandbox;
+        lines.push(match level {
+            Level::Full => format!("sandbox: full, with Landlock {landlock_abi}"),
+            level => format!("sandbox: {}: {missing}", level.name()),
+        });
+    }
     if let Some(folder) = pipelines::default_folder() {
         lines.push(format!("compiled stages are kept in {}", folder.display()));
     }
@@ -297,12 +344,14 @@ mod tests {
     #[test]
     fn adapters_and_problems_become_lines() {
         let text = r#"{"adapters":[{"name":"llvmpipe","backend":"vulkan","kind":"software","driver":"Mesa 22.3.6",
-            "limits":{"max_buffer_size":134217728}}],"problems":[{"what":"no GPU","how_to_mend":"add one"}],"more":1}"#;
+            "limits":{"max_buffer_size":134217728}}],"problems":[{"what":"no GPU","how_to_mend":"add one"}],"more":1,
+            "sandbox":{"level":"no_landlock","landlock_abi":0,"seccomp_filters":6,"allowed_calls":44,"missing":"Landlock: none"}}"#;
         let findings: Findings = serde_json::from_str(text).expect("the agreed shape");
         let lines = lines(&findings, true).join("\n");
         for part in [
             "adapter: llvmpipe (software, vulkan, driver Mesa 22.3.6)",
             "    max_buffer_size: 134217728",
+            "sandbox: no_landlock: Landlock: none",
             "problem: no GPU\n    how to mend it: add one",
             "can bake here, on the processor",
         ] {
@@ -321,12 +370,42 @@ mod tests {
         let icd = "/etc/vulkan/icd.d/nvidia_icd.json";
         for (gpus, loader, opens, whys) in [
             (&[][..], Loader::default(), true, &["no GPU is there"][..]),
-            (&[nvidia][..], Loader::default(), true, &["no Vulkan loader"]),
-            (&[mesa], loader(&[]), true, &["no manifest of a Vulkan driver"]),
-            (&[mesa, nvidia], loader(&["lvp_icd.json"]), true, &["no manifest of NVIDIA's"]),
-            (&[mesa], loader(&["radeon_icd.json"]), false, &["may not open /dev/dri/renderD128"]),
-            (&[nvidia], loader(&[]), false, &["may not open", "no manifest of NVIDIA's"]),
-            (&[nvidia], loader(&[icd]), true, &["the loader read /etc/vulkan/icd.d/nvidia_icd.json"]),
+            (
+                &[nvidia][..],
+                Loader::default(),
+                true,
+                &["no Vulkan loader"],
+            ),
+            (
+                &[mesa],
+                loader(&[]),
+                true,
+                &["no manifest of a Vulkan driver"],
+            ),
+            (
+                &[mesa, nvidia],
+                loader(&["lvp_icd.json"]),
+                true,
+                &["no manifest of NVIDIA's"],
+            ),
+            (
+                &[mesa],
+                loader(&["radeon_icd.json"]),
+                false,
+                &["may not open /dev/dri/renderD128"],
+            ),
+            (
+                &[nvidia],
+                loader(&[]),
+                false,
+                &["may not open", "no manifest of NVIDIA's"],
+            ),
+            (
+                &[nvidia],
+                loader(&[icd]),
+                true,
+                &["the loader read /etc/vulkan/icd.d/nvidia_icd.json"],
+            ),
         ] {
             let gpus: Vec<PathBuf> = gpus.iter().map(PathBuf::from).collect();
             let problems = no_gpu(&gpus, &loader, |_| opens);

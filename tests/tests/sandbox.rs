@@ -10,8 +10,11 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use kiln_tests::{Bench, Run, program, words};
+use nix::errno::Errno;
+use nix::libc;
 use proto::message::Role;
 use proto::sandbox::{Level, Sandbox, Stage, filters};
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -124,6 +127,81 @@ fn without_a_sandbox_the_attempts_succeed() {
         assert!(succeeded >= WORTH, "{role}: only {succeeded} succeed");
         // Sealed memory refuses this without a sandbox.
         assert!(held <= 12, "{role}: {held} fail as if there were a sandbox");
+    }
+}
+
+/// Runs `act` where these system calls fail with `errno`, as under a kernel or in a container without them.
+fn refusing<T: Send>(calls: &[i64], errno: Errno, act: impl FnOnce() -> T + Send) -> T {
+    let rules = calls.iter().map(|call| (*call, Vec::new())).collect();
+    let refuse = SeccompAction::Errno(errno as u32);
+    let arch = std::env::consts::ARCH
+        .try_into()
+        .expect("a known processor");
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, refuse, arch);
+    let filter: BpfProgram = filter.and_then(TryInto::try_into).expect("it compiles");
+    // The filter binds the thread and what it starts.
+    let confined = || {
+        seccompiler::apply_filter(&filter).expect("seccomp");
+        act()
+    };
+    std::thread::scope(|scope| scope.spawn(confined).join().expect("no panic"))
+}
+
+/// The calls of Landlock.
+const LANDLOCK: [i64; 3] = [
+    libc::SYS_landlock_create_ruleset,
+    libc::SYS_landlock_add_rule,
+    libc::SYS_landlock_restrict_self,
+];
+
+#[test]
+fn nothing_gets_out_of_a_sealed_bake_without_landlock() {
+    for device in ["", "llvmpipe"] {
+        let mut arguments = vec!["bake"];
+        if !device.is_empty() {
+            arguments.extend(["--device", device]);
+        }
+        let attempts = refusing(&LANDLOCK, Errno::ENOSYS, || attempts(&arguments));
+        let mut escapes = attempts.iter().filter(|attempt| attempt["escape"] == true);
+        let out: Vec<&Value> = (escapes.clone())
+            .filter(|attempt| attempt["held"] != true)
+            .collect();
+        assert!(out.is_empty(), "{out:#?}");
+        assert!(escapes.nth(ESCAPES - 1).is_some());
+    }
+}
+
+#[test]
+fn what_this_system_confines_is_told_before_a_job_and_by_each() {
+    let seccomp = [libc::SYS_seccomp];
+    for (calls, errno, level, [doctors, jobs]) in [
+        (&LANDLOCK[..], Errno::ENOSYS, "no_landlock", [0, 0]),
+        (&LANDLOCK, Errno::EPERM, "no_landlock", [0, 0]),
+        (&seccomp, Errno::EPERM, "partial", [69, 77]),
+    ] {
+        let bench = Bench::sphere();
+        let more =
+            words("--quality draft --texture-size 256 --device llvmpipe --fallback same-plan");
+        let (doctor, outcome) = refusing(calls, errno, || {
+            let doctor = bench.command(&words("doctor --json")).output();
+            let job = bench.bake_for_real("mesh.obj", "transforms.json", &more);
+            (doctor.expect("kiln starts"), Run::start(job).finish())
+        });
+        let answer: Value = serde_json::from_slice(&doctor.stdout).expect("JSON");
+        assert_eq!(answer["sandbox"]["level"], level, "{answer:#}");
+        assert_eq!(doctor.status.code(), Some(doctors), "{answer:#}");
+        outcome.assert_code(jobs);
+        if jobs == 0 {
+            let sandboxes = outcome.report()["sandbox"].clone();
+            for role in sandboxes.as_array().expect("a list") {
+                let wanted = if role["role"] == "bake" {
+                    level
+                } else {
+                    "full"
+                };
+                assert_eq!(role["level"], wanted, "{sandboxes:#}");
+            }
+        }
     }
 }
 

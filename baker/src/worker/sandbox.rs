@@ -8,7 +8,9 @@
 //! | `files` (Landlock) | no file, no TCP, no outward signal or abstract socket | driver files read-only (in users' folders only named files), device nodes |
 //! | `filter` (seccomp) | allow-list from the start | a wide allow-list, then [`seal_gpu`]: a narrow one for all threads |
 //!
-//! What the kernel cannot provide is always reported ([`Sandbox::missing`]). The supervisor decides what it accepts.
+//! Without Landlock, a bake opens its adapter as it likes, and the seal then leaves it no way to open a file
+//! ([`Level::NoLandlock`]). What the kernel cannot provide is always reported ([`Sandbox::missing`]). The supervisor decides
+//! what it accepts.
 
 mod calls;
 mod files;
@@ -88,23 +90,18 @@ pub fn enter(role: Role, options: &Options) -> Result<Sandbox, SandboxError> {
     let filters = filter::start(role)?;
     let mut open = limits::lower(role, options.address_space);
     let landlock = files::bind(role);
-    // Prepare and encode have no call left that Landlock would check. Bake opens files, and only Landlock limits which.
-    let mut notes = Vec::new();
-    if landlock.abi == 0 && role == Role::Bake {
-        open.push(landlock.missing);
-    } else {
-        notes.push(landlock.missing);
-    }
+    // Prepare and encode have no call left that Landlock would check.
+    let landlocked = landlock.abi > 0 || role != Role::Bake;
     let seccomp_filters = bound(filter::bind(&filters), &mut open);
     let sandbox = Sandbox {
-        level: level(&open),
+        level: level(&open, landlocked),
         landlock_abi: landlock.abi,
         seccomp_filters,
         allowed_calls: match role {
             Role::Prepare | Role::Encode if seccomp_filters > 0 => allowed_calls(role),
             _ => 0,
         },
-        missing: told(open.into_iter().chain(notes)),
+        missing: told(open.into_iter().chain([landlock.missing])),
     };
     Ok(ENTERED.get_or_init(|| (role, sandbox)).1.clone())
 }
@@ -121,14 +118,19 @@ pub fn seal_gpu() -> Result<Sandbox, SandboxError> {
     if *role != Role::Bake {
         return Ok(entered.clone());
     }
-    let filters = filter::seal()?;
+    let landlocked = entered.landlock_abi > 0;
+    let filters = filter::seal(landlocked)?;
     let mut open = Vec::new();
     let added = bound(filter::bind_all_threads(&filters), &mut open);
     let missing = std::iter::once(entered.missing.clone());
     Ok(Sandbox {
-        level: entered.level.min(level(&open)),
+        level: entered.level.min(level(&open, true)),
         seccomp_filters: entered.seccomp_filters + added,
-        allowed_calls: if added > 0 { allowed_calls(*role) } else { 0 },
+        allowed_calls: match added {
+            0 => 0,
+            // The calls that it is refused are not allowed.
+            _ => allowed_calls(*role) - u16::from(!landlocked),
+        },
         missing: told(missing.chain(open)),
         ..entered.clone()
     })
@@ -141,11 +143,11 @@ fn bound(result: Result<u8, FilterError>, open: &mut Vec<String>) -> u8 {
     })
 }
 
-fn level(open: &[String]) -> Level {
-    if open.is_empty() {
-        Level::Full
-    } else {
-        Level::Partial
+fn level(open: &[String], landlocked: bool) -> Level {
+    match (open.is_empty(), landlocked) {
+        (false, _) => Level::Partial,
+        (true, false) => Level::NoLandlock,
+        (true, true) => Level::Full,
     }
 }
 

@@ -121,9 +121,15 @@ impl Report {
     /// Lines for every job: about its sandbox, and about failures on the way.
     fn shared(&self) -> Vec<String> {
         let mut lines = Vec::new();
-        let mut sandboxes = self.sandbox.iter();
-        if sandboxes.any(|role| role.sandbox.level != Level::Full) {
-            lines.push("the workers ran without their full sandbox".to_owned());
+        let levels = self.sandbox.iter().map(|role| role.sandbox.level);
+        match levels.min() {
+            Some(Level::Off | Level::Partial) => {
+                lines.push("the workers ran without their full sandbox".to_owned());
+            }
+            Some(Level::NoLandlock) => lines.push(
+                "there is no Landlock here: the bake could open no file once it had data, and any before".to_owned(),
+            ),
+            Some(Level::Full) | None => {}
         }
         if !self.ladder.is_empty() {
             let steps: Vec<&str> = self.ladder.iter().map(|step| step.describe()).collect();

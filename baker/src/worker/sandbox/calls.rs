@@ -292,6 +292,10 @@ pub(super) const REFUSED_AT_BAKE: &[Call] = calls![
     SYS_prlimit64,
 ];
 
+/// Fails with `EACCES` in a sealed bake where no Landlock limits which files: it opens none. `REFUSED_AT_BAKE` has the older
+/// ways to open one.
+pub(super) const OPENS: &[Call] = calls![SYS_openat];
+
 /// Fails with `EACCES` in bake from the start: outward signals, sockets, shared memory and queues, other processes'
 /// priorities and processors, file metadata and the list of mounts (which Landlock does not bind), ways to write that
 /// old versions of Landlock do not bind, and parts of the kernel that no driver uses.

@@ -75,9 +75,10 @@ fn work() -> Result<Vec<BpfProgram>, FilterError> {
     ])
 }
 
-/// The filters that bake adds once its adapter is open.
-pub(super) fn seal() -> Result<Vec<BpfProgram>, FilterError> {
-    let refused = [calls::REFUSED_AT_BAKE, calls::old::REFUSED_AT_BAKE];
+/// The filters that bake adds once its adapter is open; it then opens files only where Landlock says which.
+pub(super) fn seal(landlocked: bool) -> Result<Vec<BpfProgram>, FilterError> {
+    let opens: &[Call] = if landlocked { &[] } else { calls::OPENS };
+    let refused = [calls::REFUSED_AT_BAKE, calls::old::REFUSED_AT_BAKE, opens];
     let answered_anyhow: Vec<_> = [calls::ABSENT]
         .iter()
         .chain(&refused)
@@ -231,7 +232,7 @@ mod tests {
     fn the_lists_compile_and_are_short() {
         assert_eq!(start(Role::Prepare).unwrap().len(), 4);
         assert_eq!(start(Role::Bake).unwrap().len(), 4);
-        assert_eq!(seal().unwrap().len(), 2);
+        assert_eq!(seal(true).unwrap().len(), 2);
         assert!(allowed_calls(Role::Prepare) <= 30);
         assert!(
             allowed_calls(Role::Bake) <= 45,
@@ -253,6 +254,19 @@ mod tests {
             .filter(|number| deadly.contains(number))
             .collect();
         assert!(both.is_empty(), "{both:?}");
+    }
+
+    #[test]
+    fn a_sealed_bake_without_landlock_opens_nothing() {
+        let opens = [libc::SYS_openat, libc::SYS_open, libc::SYS_openat2];
+        for (landlocked, open) in [(true, 1), (false, 0)] {
+            let filters = [start(Role::Bake).unwrap(), seal(landlocked).unwrap()].concat();
+            let allows = |number: &&i64| {
+                let mut answers = filters.iter().map(|filter| answer(filter, **number));
+                answers.all(|answer| answer == libc::SECCOMP_RET_ALLOW)
+            };
+            assert_eq!(opens.iter().filter(allows).count(), open, "{landlocked}");
+        }
     }
 
     /// Each line of `kernel.txt`.
@@ -324,7 +338,7 @@ mod tests {
     #[test]
     fn numbers_that_no_list_has_are_refused_before_the_seal_and_after_it() {
         let known: BTreeSet<i64> = kernel().iter().map(|(number, _)| *number).collect();
-        let sealed = seal().unwrap();
+        let sealed = seal(true).unwrap();
         let start = start(Role::Bake).unwrap();
         let refused = |filters: &[BpfProgram], number| {
             let answers = filters.iter().map(|filter| answer(filter, number));
