@@ -3,6 +3,8 @@
 //! The cut lies some triangles away from the nearest seen one, where nobody looks. It is made where it saves more
 //! texels than its gutter costs.
 
+use rayon::prelude::*;
+
 use super::budget::{EDGE, SMALLEST};
 use super::planar::neighbours;
 use crate::piece::Piece;
@@ -20,21 +22,21 @@ pub(super) fn detach(pieces: Vec<Piece>, resolved: &[f64], (area, cell): (f64, f
     if resolved.iter().all(|&pixels| pixels <= 0.0) {
         return pieces;
     }
-    let (mut kept, mut unseen) = (Vec::new(), Vec::new());
-    for piece in pieces {
+    let divided = |piece: Piece| {
         let parts = unseen_parts(&piece, resolved, SMALLEST * area, cell);
         if parts.is_empty() {
-            kept.push(piece);
-            continue;
+            return (piece, Vec::new());
         }
         let mut owner = vec![0; piece.faces.len()];
         for (number, part) in (1..).zip(&parts) {
             part.iter().for_each(|&row| owner[row as usize] = number);
         }
-        kept.push(piece.part(|row| owner[row] == 0));
-        unseen.extend((1..=parts.len()).map(|number| piece.part(|row| owner[row] == number)));
-    }
-    kept.extend(unseen);
+        let part = |number| piece.part(|row| owner[row] == number);
+        (part(0), (1..=parts.len()).map(part).collect())
+    };
+    let all: Vec<(Piece, Vec<Piece>)> = pieces.into_par_iter().map(divided).collect();
+    let (mut kept, unseen): (Vec<Piece>, Vec<Vec<Piece>>) = all.into_iter().unzip();
+    kept.extend(unseen.into_iter().flatten());
     kept
 }
 

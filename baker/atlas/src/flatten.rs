@@ -1,5 +1,8 @@
 //! Makes charts with the `uvunwrap` crate: grown by normals, flattened conformally, then as rigidly as possible.
 //!
+//! It cuts in one thread. So it gets parts of the surface ([`crate::parts`]), side by side; charts that end at the border
+//! of a part are merged across it later ([`crate::merge`]).
+//!
 //! Only its segmentation and parameterisation are used. It packs at a fixed density in one fast pass, and the places
 //! are discarded. It runs on its own threads, since it can be stopped only between charts. If it does not stop it is
 //! left running and ends with the process.
@@ -10,12 +13,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
+use rayon::prelude::*;
 use uvunwrap::{Density, MeshInput, Options, OutputMesh, Packing, Stage};
 
 use super::effort::Effort;
 use crate::input::Mesh;
 use crate::piece::{Chart, Piece};
-use crate::surface::edges;
 use crate::surface::surface_area;
 use crate::work::{Listener, begin_thread, ticked, unit};
 
@@ -57,7 +60,8 @@ pub fn patience(triangles: usize) -> Duration {
 const FAN: u32 = 4096;
 
 /// Whether the triangles hang together well enough to be flattened in pieces of more than one, and in less than hours.
-pub(super) fn is_sane(mesh: &Mesh<'_>) -> bool {
+/// `neighbours` are as from [`crate::planar::neighbours`].
+pub(super) fn is_sane(mesh: &Mesh<'_>, neighbours: &[[u32; 3]]) -> bool {
     let mut around = vec![0_u32; mesh.positions.len()];
     for &corner in ticked(mesh.triangles.as_flattened().iter()) {
         around[corner as usize] += 1;
@@ -65,58 +69,70 @@ pub(super) fn is_sane(mesh: &Mesh<'_>) -> bool {
     if around.into_iter().any(|count| count >= FAN) {
         return false;
     }
-    let (mut all, mut open) = (0usize, 0usize);
-    for triangles in ticked(edges(mesh.triangles)) {
-        all += 1;
-        open += usize::from(triangles != 2);
-    }
-    open as f64 <= MAX_OPEN_EDGES * all as f64 || mesh.triangles.len() < 1000
+    let sides = neighbours.as_flattened();
+    let open = sides.iter().filter(|&&across| across == u32::MAX).count();
+    // Two sides make an edge, but an open one is alone.
+    let edges = (sides.len() + open) as f64 / 2.0;
+    open as f64 <= MAX_OPEN_EDGES * edges || mesh.triangles.len() < 1000
 }
 
-/// Cuts and flattens until the effort reaches its limit, on a share of the processors, since this many `ways` run at
-/// once. Returns none if it was not done by then or failed: the mesh is too hard. A missing thread says nothing about
-/// the mesh and is an error, since another try may get one.
+/// Cuts and flattens the parts of a surface, side by side, until the effort reaches its limit, on a share of the
+/// processors, since this many `ways` run at once. Returns none if it was not done by then or failed: the mesh is too
+/// hard. A missing thread says nothing about the mesh and is an error, since another try may get one.
 pub(super) fn flatten(
-    mesh: &Mesh<'_>,
+    (mesh, parts): (&Mesh<'_>, &[Vec<u32>]),
     way: &Way,
     ways: usize,
     within: (Effort, Duration),
     listener: &dyn Listener,
 ) -> io::Result<Option<Vec<Piece>>> {
-    let run = Run::start(mesh, way, (rayon::current_num_threads() / ways).max(1))?;
+    let parts = parts.par_iter().map(|faces| Part::new(mesh, faces)).collect();
+    let run = Run::start(parts, way, (rayon::current_num_threads() / ways).max(1))?;
     let result = run.watch(mesh.triangles.len(), within, listener);
     unit();
-    let mut atlas = match result {
-        None => return Ok(None),
-        Some(Ok(atlas)) => atlas,
+    Ok(match result {
+        None => None,
+        Some(Ok(pieces)) => Some(pieces),
         Some(Err(error)) => {
             listener.note(&format!("uvunwrap gave up: {error}"));
-            return Ok(None);
+            None
         }
-    };
-    let Some(output) = atlas.meshes.pop() else {
-        return Ok(None);
-    };
-    let square = [f64::from(atlas.width), f64::from(atlas.height)]
-        .map(|edge| edge / f64::from(atlas.texels_per_unit));
-    let pieces = pieces(mesh, &output, square, atlas.chart_count as usize);
-    unit();
-    Ok(Some(pieces))
+    })
 }
 
-/// `uvunwrap` at work on threads of its own.
-struct Run {
-    stop: Arc<AtomicBool>,
-    /// Triangles in flat charts.
-    done: Arc<AtomicU64>,
-    /// Its reports so far.
-    steps: Arc<AtomicU64>,
-    receiver: Receiver<Result<uvunwrap::Atlas, uvunwrap::Error>>,
+/// A part of the surface as a mesh of its own.
+struct Part {
+    faces: Vec<u32>,
+    /// The surface's point of each point.
+    points: Vec<u32>,
+    positions: Vec<[f32; 3]>,
+    triangles: Vec<[u32; 3]>,
 }
 
-impl Run {
-    fn start(mesh: &Mesh<'_>, way: &Way, threads: usize) -> io::Result<Self> {
-        let area = surface_area(mesh.positions, mesh.triangles);
+impl Part {
+    fn new(mesh: &Mesh<'_>, faces: &[u32]) -> Self {
+        let mut points: Vec<u32> = (faces.iter())
+            .flat_map(|&face| mesh.triangles[face as usize])
+            .collect();
+        points.sort_unstable();
+        points.dedup();
+        let number = |point: u32| points.binary_search(&point).unwrap_or_default() as u32;
+        let corners = |&face: &u32| mesh.triangles[face as usize].map(number);
+        Self {
+            faces: faces.to_vec(),
+            positions: points.iter().map(|&point| mesh.positions[point as usize]).collect(),
+            triangles: faces.iter().map(corners).collect(),
+            points,
+        }
+    }
+
+    /// Cuts the part and flattens its charts. `report` hears of every step, and returns whether to go on.
+    fn flatten(
+        &self,
+        way: &Way,
+        report: impl Fn(uvunwrap::Progress) -> bool + Sync,
+    ) -> Result<Vec<Piece>, uvunwrap::Error> {
+        let area = surface_area(&self.positions, &self.triangles);
         let options = Options {
             max_chart_angle: way.angle,
             density: Density::Fixed {
@@ -128,24 +144,114 @@ impl Run {
             packing: Packing::Fast,
             ..Options::default()
         };
+        let input = [MeshInput::new(&self.positions, self.triangles.as_flattened())];
+        let mut atlas = uvunwrap::generate_with_progress(&input, &options, report)?;
+        let Some(output) = atlas.meshes.pop() else {
+            return Ok(Vec::new());
+        };
+        let square = [f64::from(atlas.width), f64::from(atlas.height)]
+            .map(|edge| edge / f64::from(atlas.texels_per_unit));
+        let mut pieces = self.pieces(&output, square, atlas.chart_count as usize);
+        for piece in &mut pieces {
+            for face in &mut piece.faces {
+                *face = self.faces[*face as usize];
+            }
+            for point in &mut piece.points {
+                *point = self.points[*point as usize];
+            }
+        }
+        unit();
+        Ok(pieces)
+    }
+
+    /// Sorts the output by chart. Triangles that `uvunwrap` found too thin hang on a vertex of a chart without area;
+    /// those that hang on none become pieces of their own.
+    fn pieces(&self, output: &OutputMesh, unit: [f64; 2], charts: usize) -> Vec<Piece> {
+        let mesh = Mesh {
+            positions: &self.positions,
+            triangles: &self.triangles,
+        };
+        let mut pieces = vec![Piece::default(); charts];
+        let mut place = vec![u32::MAX; output.vertices.len()];
+        for (face, corners) in output.indices.as_chunks::<3>().0.iter().enumerate() {
+            let chart = corners.map(|corner| {
+                output
+                    .vertices
+                    .get(corner as usize)
+                    .and_then(|vertex| vertex.chart)
+            });
+            let piece = match chart {
+                [Some(a), Some(b), Some(c)] if a == b && b == c => pieces.get_mut(a as usize),
+                _ => None,
+            };
+            let Some(piece) = piece else {
+                pieces.push(crate::planar::single(&mesh, face as u32));
+                continue;
+            };
+            let triangle = corners.map(|corner| {
+                let place = &mut place[corner as usize];
+                if *place == u32::MAX {
+                    *place = piece.points.len() as u32;
+                    let vertex = &output.vertices[corner as usize];
+                    piece.points.push(vertex.xref);
+                    // Its v points up where triangles are counter-clockwise; ours points down.
+                    piece.chart.uvs.push([
+                        f64::from(vertex.uv[0]) * unit[0],
+                        -f64::from(vertex.uv[1]) * unit[1],
+                    ]);
+                }
+                *place
+            });
+            piece.chart.triangles.push(triangle);
+            piece.faces.push(face as u32);
+        }
+        pieces.retain(|piece| !piece.faces.is_empty());
+        for piece in &mut pieces {
+            recentre(&mut piece.chart);
+        }
+        pieces
+    }
+}
+
+/// `uvunwrap` at work on threads of its own.
+struct Run {
+    stop: Arc<AtomicBool>,
+    /// Triangles in flat charts.
+    done: Arc<AtomicU64>,
+    /// Its reports so far.
+    steps: Arc<AtomicU64>,
+    receiver: Receiver<Flattened>,
+}
+
+/// The pieces of all parts, or why there are none.
+type Flattened = Result<Vec<Piece>, uvunwrap::Error>;
+
+impl Run {
+    fn start(parts: Vec<Part>, way: &Way, threads: usize) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let (done, steps) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
         let (sender, receiver) = sync_channel(1);
         let worker = {
             let (stop, done, steps) = (Arc::clone(&stop), Arc::clone(&done), Arc::clone(&steps));
-            let positions = mesh.positions.to_vec();
-            let indices: Vec<u32> = mesh.triangles.as_flattened().to_vec();
+            let way = *way;
             move || {
                 begin_thread();
-                let report = |state: uvunwrap::Progress| {
-                    steps.fetch_add(1, Ordering::Relaxed);
-                    if state.stage == Stage::Parameterizing {
-                        done.fetch_max(state.done as u64, Ordering::Relaxed);
-                    }
-                    !stop.load(Ordering::Relaxed)
+                let flatten = |part: &Part| {
+                    let before = AtomicU64::new(0);
+                    part.flatten(&way, |state| {
+                        steps.fetch_add(1, Ordering::Relaxed);
+                        if state.stage == Stage::Parameterizing {
+                            let now = state.done as u64;
+                            done.fetch_add(now - before.swap(now, Ordering::Relaxed), Ordering::Relaxed);
+                        }
+                        !stop.load(Ordering::Relaxed)
+                    })
                 };
-                let input = [MeshInput::new(&positions, &indices)];
-                let run = || uvunwrap::generate_with_progress(&input, &options, report);
+                let run = || -> Flattened {
+                    let all = parts.par_iter().with_max_len(1).map(flatten);
+                    let all: Vec<Vec<Piece>> = all.collect::<Result<_, _>>()?;
+                    Ok(all.into_iter().flatten().collect())
+                };
                 let result = match rayon::ThreadPoolBuilder::new()
                     .num_threads(threads)
                     .stack_size(STACK_BYTES)
@@ -176,7 +282,7 @@ impl Run {
         triangles: usize,
         (effort, limit): (Effort, Duration),
         listener: &dyn Listener,
-    ) -> Option<Result<uvunwrap::Atlas, uvunwrap::Error>> {
+    ) -> Option<Flattened> {
         let total = triangles as u64;
         // One chart may be the whole mesh. What takes longer is given up here, before a watchdog gives up the process.
         let longest = patience(triangles).min(LONGEST_CHART);
@@ -203,50 +309,6 @@ impl Run {
             }
         }
     }
-}
-
-/// Sorts the output by chart. Triangles that `uvunwrap` found too thin hang on a vertex of a chart without area; those
-/// that hang on none become pieces of their own.
-fn pieces(mesh: &Mesh<'_>, output: &OutputMesh, unit: [f64; 2], charts: usize) -> Vec<Piece> {
-    let mut pieces = vec![Piece::default(); charts];
-    let mut place = vec![u32::MAX; output.vertices.len()];
-    for (face, corners) in output.indices.as_chunks::<3>().0.iter().enumerate() {
-        let chart = corners.map(|corner| {
-            output
-                .vertices
-                .get(corner as usize)
-                .and_then(|vertex| vertex.chart)
-        });
-        let piece = match chart {
-            [Some(a), Some(b), Some(c)] if a == b && b == c => pieces.get_mut(a as usize),
-            _ => None,
-        };
-        let Some(piece) = piece else {
-            pieces.push(crate::planar::single(mesh, face as u32));
-            continue;
-        };
-        let triangle = corners.map(|corner| {
-            let place = &mut place[corner as usize];
-            if *place == u32::MAX {
-                *place = piece.points.len() as u32;
-                let vertex = &output.vertices[corner as usize];
-                piece.points.push(vertex.xref);
-                // Its v points up where triangles are counter-clockwise; ours points down.
-                piece.chart.uvs.push([
-                    f64::from(vertex.uv[0]) * unit[0],
-                    -f64::from(vertex.uv[1]) * unit[1],
-                ]);
-            }
-            *place
-        });
-        piece.chart.triangles.push(triangle);
-        piece.faces.push(face as u32);
-    }
-    pieces.retain(|piece| !piece.faces.is_empty());
-    for piece in &mut pieces {
-        recentre(&mut piece.chart);
-    }
-    pieces
 }
 
 /// Moves a chart to the origin, where coordinates have full precision.

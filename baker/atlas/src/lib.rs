@@ -13,6 +13,7 @@ mod mask;
 mod merge;
 mod pack;
 mod page;
+mod parts;
 mod piece;
 mod planar;
 mod shelf;
@@ -31,7 +32,7 @@ use pack::Placed;
 use piece::{Chart, Piece};
 use surface::surface_area;
 pub use work::{Hooks, Listener, Silent, install};
-use work::{Ticker, unit};
+use work::{Ticker, step, unit};
 
 /// Smallest scale of a chart's edge: that of what no view sees.
 pub const EDGE: f64 = budget::EDGE;
@@ -137,14 +138,20 @@ pub fn unwrap<'a>(
     let area = surface_area(mesh.positions, mesh.triangles);
     let cell = pack::cell(area, texture_size, pages);
     let mut cuts = Vec::new();
-    if !limit.is_zero() && flatten::is_sane(mesh) {
+    let whole = || {
+        let neighbours = planar::neighbours(mesh.triangles);
+        flatten::is_sane(mesh, &neighbours).then(|| parts::parts(mesh, &neighbours))
+    };
+    let parts = (!limit.is_zero()).then(|| step(listener, "parts", whole)).flatten();
+    if let Some(parts) = parts {
         let few = mesh.triangles.len() <= COMPARED_TRIANGLES;
         let ways = if few { work.ways } else { 1 };
         let exposure = views.map_or(&[][..], |views| &views.exposure);
         let cut = |way| -> io::Result<Option<Vec<Piece>>> {
-            let flat = flatten::flatten(mesh, way, ways, (effort, limit), listener)?;
+            let flatten = || flatten::flatten((mesh, &parts), way, ways, (effort, limit), listener);
+            let flat = step(listener, "flatten", flatten)?;
             listener.expect("merging charts", predicted + MERGING);
-            Ok(flat.map(|pieces| merge::merge(mesh, pieces, cell, exposure)))
+            Ok(flat.map(|pieces| merge::merge(mesh, pieces, (cell, exposure), listener)))
         };
         let made: Vec<_> = flatten::WAYS[..ways].par_iter().map(cut).collect();
         for pieces in made {
@@ -163,13 +170,15 @@ pub fn unwrap<'a>(
     if cuts.is_empty() {
         method = Method::Projected;
         listener.expect("cutting by directions", predicted);
-        cuts.push(planar::cut(mesh));
+        cuts.push(step(listener, "projection", || planar::cut(mesh)));
         unit();
     }
     if let Some(views) = views {
         let of_seen = |pieces| {
-            let mut pieces = detach::detach(pieces, &views.best, (area, cell));
-            budget::shrink(&mut pieces, views, texture_size);
+            let detach = || detach::detach(pieces, &views.best, (area, cell));
+            let mut pieces = step(listener, "detach", detach);
+            let shrink = || budget::shrink(&mut pieces, views, texture_size);
+            step(listener, "budget", shrink);
             pieces
         };
         cuts = cuts.into_par_iter().map(of_seen).collect();
@@ -177,13 +186,16 @@ pub fn unwrap<'a>(
     if pages != Pages::ONE {
         listener.expect("dividing charts", predicted);
         let divided = |pieces| divide::divide(pieces, pages.side());
-        cuts = cuts.into_iter().map(divided).collect();
+        let all = || cuts.into_iter().map(divided).collect();
+        cuts = step(listener, "divide", all);
         unit();
     }
     listener.expect("packing", predicted + PACKING);
-    let (pieces, placed) = densest(cuts, (texture_size, pages), work.improved);
+    let pack = || densest(cuts, (texture_size, pages), work.improved);
+    let (pieces, placed) = step(listener, "pack", pack);
     unit();
-    let atlas = assemble(mesh.triangles.len(), method, &pieces, &placed);
+    let assemble = || assemble(mesh.triangles.len(), method, &pieces, &placed);
+    let atlas = step(listener, "assemble", assemble);
     let triangles = mesh.triangles.len() as u64;
     listener.progress(triangles, triangles);
     Ok(atlas)

@@ -8,7 +8,9 @@
 //! ([`relax::relax`]). It stays there if no triangle is flipped, little is stretched ([`relax::Limits`]), and the
 //! outlines neither cross nor come closer than charts may ([`outline`]).
 //!
-//! The work is bounded by a count, never by time, so the result is the same on any machine.
+//! Charts are tried side by side, a fixed number at once, and those that fit are laid one after the other. Where a chart
+//! that came first may be in the way, it is tried again with the next ones. So the result does not depend on the number
+//! of threads. The work is bounded by a count, never by time.
 
 mod border;
 mod envelope;
@@ -19,16 +21,17 @@ mod price;
 mod relax;
 mod reroute;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use rayon::prelude::*;
 
 use self::border::{Border, Pair};
 use self::ground::{Ground, Laid};
+use self::outline::Bounds;
 use self::price::Price;
 use crate::input::Mesh;
 use crate::piece::Piece;
-use crate::work::unit;
+use crate::work::{Listener, step, unit};
 
 /// Times that charts are merged and borders moved.
 const PASSES: usize = 2;
@@ -36,6 +39,8 @@ const PASSES: usize = 2;
 const ROUNDS: usize = 6;
 /// Neighbours at which a chart is tried per round.
 const TRIED: usize = 3;
+/// Charts that are tried at once.
+const BATCH: usize = 256;
 /// Total work for any mesh: sums of a relaxation, pairs of edges compared, and steps of the search for a border. A unit
 /// takes one or two nanoseconds, so merging ends after two or three seconds.
 const WORK: u64 = 1_500_000_000;
@@ -54,19 +59,23 @@ const FEW: usize = 64;
 pub(super) fn merge(
     mesh: &Mesh<'_>,
     pieces: Vec<Piece>,
-    cell: f64,
-    exposure: &[f64],
+    (cell, exposure): (f64, &[f64]),
+    listener: &dyn Listener,
 ) -> Vec<Piece> {
     let rounds = if pieces.len() > FEW { ROUNDS } else { 0 };
-    let mut merger = Merger::new(mesh, pieces, cell);
-    let price = Price::new(mesh, &merger.ground.neighbours, exposure);
+    let ground = || Merger::new(mesh, pieces, cell);
+    let mut merger = step(listener, "ground", ground);
+    let price = || Price::new(mesh, &merger.ground.neighbours, exposure);
+    let price = step(listener, "price", price);
     for _ in 0..PASSES {
-        for _ in 0..rounds {
-            if merger.round() == 0 || merger.work >= WORK {
-                break;
+        step(listener, "merge", || {
+            for _ in 0..rounds {
+                if merger.round() == 0 || merger.work >= WORK {
+                    break;
+                }
             }
-        }
-        if merger.reroute(&price) == 0 {
+        });
+        if step(listener, "reroute", || merger.reroute(&price)) == 0 {
             break;
         }
         merger.refused.clear();
@@ -78,6 +87,22 @@ pub(super) fn merge(
 /// A chart and its number of triangles, a neighbour, and a border by its first pair of vertices and its number of
 /// pairs.
 type Try = (u32, usize, u32, Pair, usize);
+
+/// A chart that waits to be tried, and where it fitted when another chart came first.
+#[derive(Clone, Debug)]
+struct Waiting {
+    own: u32,
+    fitted: Option<(Try, Vec<[f64; 2]>)>,
+}
+
+/// What became of a chart that was tried.
+struct Tried {
+    /// Where it does not fit.
+    refused: Vec<Try>,
+    /// Where it does: its coordinates there.
+    fits: Option<(Try, Border, Vec<[f64; 2]>)>,
+    work: u64,
+}
 
 struct Merger<'a> {
     ground: Ground<'a>,
@@ -102,52 +127,102 @@ impl<'a> Merger<'a> {
     fn round(&mut self) -> usize {
         let area = |own: u32| self.charts[own as usize].area;
         let mut order: Vec<u32> = (0..self.charts.len() as u32)
-            .filter(|&k| !self.charts[k as usize].piece.faces.is_empty())
+            .filter(|&own| self.is_tried(own))
             .collect();
         order.sort_by(|&a, &b| area(a).total_cmp(&area(b)));
-        let mut merged = 0;
-        for own in order {
-            let area = self.charts[own as usize].area;
-            if area > LARGEST * self.ground.whole || self.work >= WORK {
-                break;
+        let mut order = order.into_iter().map(|own| Waiting { own, fitted: None });
+        let (mut merged, mut batch) = (0, Vec::new());
+        loop {
+            batch.extend(order.by_ref().take(BATCH - batch.len()));
+            if batch.is_empty() || self.work >= WORK {
+                return merged;
             }
-            merged += usize::from(self.place(own));
-            unit();
+            let tried: Vec<Tried> = (batch.par_iter().with_max_len(1))
+                .map(|waiting| self.attempt(waiting))
+                .collect();
+            merged += self.settle(&mut batch, tried);
         }
-        merged
     }
 
-    /// Merges a chart into a neighbour at least as large, if it fits at one.
-    fn place(&mut self, own: u32) -> bool {
-        let borders = self.ground.borders(own, &self.charts);
+    /// Whether a chart is there, and small enough to be merged into another.
+    fn is_tried(&self, own: u32) -> bool {
+        let laid = &self.charts[own as usize];
+        !laid.piece.faces.is_empty() && laid.area <= LARGEST * self.ground.whole
+    }
+
+    /// Looks for a neighbour at least as large at which a chart fits.
+    fn attempt(&self, waiting: &Waiting) -> Tried {
+        let own = waiting.own;
+        let mut tried = Tried {
+            refused: Vec::new(),
+            fits: None,
+            work: 0,
+        };
+        if !self.is_tried(own) {
+            return tried;
+        }
         let laid = &self.charts[own as usize];
         let (round, area, faces) = (laid.outline.length(), laid.area, laid.piece.faces.len());
-        let worth = |border: &&Border| {
+        let worth = |border: &Border| {
             self.charts[border.other as usize].area >= area && border.length >= LEAST_SHARE * round
         };
-        let tried: Vec<&Border> = borders.iter().filter(worth).take(TRIED).collect();
-        for border in tried {
-            let this = (
-                own,
-                faces,
-                border.other,
-                border.pairs[0],
-                border.pairs.len(),
-            );
-            if !self.refused.insert(this) {
+        let borders = self.ground.borders(own, &self.charts);
+        for border in borders.into_iter().filter(worth).take(TRIED) {
+            let (pair, count) = (border.pairs[0], border.pairs.len());
+            let this = (own, faces, border.other, pair, count);
+            if self.refused.contains(&this) {
                 continue;
             }
-            let [part, other] = [own, border.other].map(|chart| &self.charts[chart as usize]);
-            let (uvs, work) = self.ground.fit(part, other, border);
-            self.work += work;
+            let other = &self.charts[border.other as usize];
+            let (uvs, work) = match &waiting.fitted {
+                Some((known, uvs)) if *known == this => {
+                    self.ground.still_fits(uvs, (laid, other), &border)
+                }
+                _ => self.ground.fit(laid, other, &border),
+            };
+            tried.work += work;
+            unit();
             if let Some(uvs) = uvs {
-                let part = std::mem::take(&mut self.charts[own as usize]);
-                let into = &mut self.charts[border.other as usize];
-                self.ground.join(part, &uvs, border, into);
-                return true;
+                tried.fits = Some((this, border, uvs));
+                break;
             }
+            tried.refused.push(this);
         }
-        false
+        tried
+    }
+
+    /// Merges the charts that fit, in order, and returns their number. A chart waits on in `batch` if another one that
+    /// came first was laid to it, or so near to its place that it may not fit beside that one, or took its place away.
+    fn settle(&mut self, batch: &mut Vec<Waiting>, tried: Vec<Tried>) -> usize {
+        // The place of each chart that was laid, by the chart that it is part of now.
+        let mut laid: HashMap<u32, Vec<Bounds>> = HashMap::new();
+        let gap = self.ground.gap();
+        let mut merged = 0;
+        for (waiting, tried) in std::mem::take(batch).into_iter().zip(tried) {
+            let own = waiting.own;
+            self.work += tried.work;
+            self.refused.extend(tried.refused);
+            let Some((this, border, uvs)) = tried.fits else {
+                continue;
+            };
+            let bounds = outline::bounds(&uvs);
+            let there = laid.get(&border.other).map_or(&[][..], Vec::as_slice);
+            let is_near = |other: &Bounds| outline::are_near(&bounds, other, gap);
+            let has_grown = laid.contains_key(&own);
+            let is_gone = self.charts[border.other as usize].piece.faces.is_empty();
+            if has_grown || is_gone || there.iter().any(is_near) {
+                let fitted = (!has_grown).then_some((this, uvs));
+                batch.push(Waiting { own, fitted });
+                continue;
+            }
+            self.refused.insert(this);
+            let part = std::mem::take(&mut self.charts[own as usize]);
+            let into = &mut self.charts[border.other as usize];
+            self.ground.join(part, &uvs, &border, into);
+            laid.entry(border.other).or_default().push(bounds);
+            merged += 1;
+        }
+        merged
     }
 }
 

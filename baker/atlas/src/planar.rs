@@ -7,6 +7,9 @@
 //! reaches it, enters a bounded number of cells, and meets a bounded number of triangles there.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use rayon::prelude::*;
 
 use crate::input::Mesh;
 use crate::piece::{Chart, Piece};
@@ -143,44 +146,54 @@ impl<'a> Surface<'a> {
 /// The triangle across each side of each triangle; `u32::MAX` at borders, non-manifold edges and where the winding
 /// flips.
 pub(super) fn neighbours(triangles: &[[u32; 3]]) -> Vec<[u32; 3]> {
-    let ends = |corners: &[u32; 3], side: usize| {
-        let [a, b] = [corners[side], corners[(side + 1) % 3]];
-        [a.min(b), a.max(b), u32::from(a > b)]
+    let sides = 0..3 * triangles.len() as u32;
+    let ends = |side: u32| {
+        let corners = triangles[side as usize / 3];
+        let [a, b] = [0, 1].map(|k| corners[(side as usize + k) % 3]);
+        (a.min(b), a.max(b), a > b)
     };
-    // Sides by their lower end: where those of each point begin, then the other end, whether the side runs downwards,
-    // and triangle and side.
-    let points = triangles.as_flattened().iter().max();
-    let mut starts = vec![0_u32; points.map_or(0, |&last| last as usize + 1) + 1];
-    for corners in ticked(triangles.iter()) {
-        for side in 0..3 {
-            starts[ends(corners, side)[0] as usize + 1] += 1;
-        }
+    // Sides by their lower end: where those of each point begin, then the other end and the number of each side. Threads
+    // put them there in any order.
+    let points = triangles.as_flattened().par_iter().max();
+    let places: Vec<AtomicU32> = (0..points.map_or(0, |&last| last + 1)).map(|_| AtomicU32::new(0)).collect();
+    sides.clone().into_par_iter().for_each(|side| {
+        places[ends(side).0 as usize].fetch_add(1, Ordering::Relaxed);
+    });
+    let mut end = 0;
+    for place in &places {
+        let count = place.load(Ordering::Relaxed);
+        place.store(end, Ordering::Relaxed);
+        end += count;
     }
-    for point in 1..starts.len() {
-        starts[point] += starts[point - 1];
-    }
-    let mut places = starts.clone();
-    let mut sides = vec![(0, 0, 0_u32, 0); triangles.len() * 3];
-    for (face, corners) in (0..).zip(ticked(triangles.iter())) {
-        for side in 0..3 {
-            let [low, high, downwards] = ends(corners, side);
-            let place = &mut places[low as usize];
-            sides[*place as usize] = (high, downwards, face, side as u32);
-            *place += 1;
-        }
-    }
-    let mut neighbours = vec![[u32::MAX; 3]; triangles.len()];
-    for two in ticked(starts.windows(2)) {
-        let around = &mut sides[two[0] as usize..two[1] as usize];
-        around.sort_unstable();
-        for edge in around.chunk_by(|a, b| a.0 == b.0) {
-            if let [(_, 0, face, side), (_, 1, other, other_side)] = *edge {
-                neighbours[face as usize][side as usize] = other;
-                neighbours[other as usize][other_side as usize] = face;
+    let sorted: Vec<AtomicU64> = sides.clone().into_par_iter().map(|_| AtomicU64::new(0)).collect();
+    sides.clone().into_par_iter().for_each(|side| {
+        let (low, high, _) = ends(side);
+        let place = places[low as usize].fetch_add(1, Ordering::Relaxed);
+        sorted[place as usize].store(u64::from(high) << 32 | u64::from(side), Ordering::Relaxed);
+    });
+    let across: Vec<AtomicU32> = sides.into_par_iter().map(|_| AtomicU32::new(u32::MAX)).collect();
+    (0..places.len()).into_par_iter().with_min_len(1 << 10).for_each_init(
+        || (Vec::new(), Ticker::default()),
+        |(around, ticker): &mut (Vec<u64>, Ticker), point| {
+            let begin = point.checked_sub(1).map_or(0, |before| places[before].load(Ordering::Relaxed));
+            let end = places[point].load(Ordering::Relaxed);
+            around.clear();
+            around.extend(sorted[begin as usize..end as usize].iter().map(|side| side.load(Ordering::Relaxed)));
+            around.sort_unstable();
+            ticker.did(around.len());
+            for edge in around.chunk_by(|a, b| a >> 32 == b >> 32) {
+                if let [side, other] = *edge {
+                    let [side, other] = [side, other].map(|side| side as u32);
+                    if ends(side).2 != ends(other).2 {
+                        across[side as usize].store(other / 3, Ordering::Relaxed);
+                        across[other as usize].store(side / 3, Ordering::Relaxed);
+                    }
+                }
             }
-        }
-    }
-    neighbours
+        },
+    );
+    let of = |sides: &[AtomicU32; 3]| [0, 1, 2].map(|side| sides[side].load(Ordering::Relaxed));
+    across.as_chunks::<3>().0.par_iter().map(of).collect()
 }
 
 struct Grower<'a> {

@@ -4,7 +4,7 @@
 //! the [`Hooks`] of the process, as the `log` crate does with messages: without them nothing is counted.
 
 use std::sync::OnceLock;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Hears of the stages of one atlas. Called from many threads.
 pub trait Listener: Sync {
@@ -14,8 +14,19 @@ pub trait Listener: Sync {
     /// The next step takes at most about this long on a slow machine.
     fn expect(&self, _label: &str, _predicted: Duration) {}
 
+    /// A step is done, and took so long. Steps of several cuts run at once.
+    fn took(&self, _step: &'static str, _time: Duration) {}
+
     /// Something worth a line in a log.
     fn note(&self, _text: &str) {}
+}
+
+/// Does a step and tells how long it took.
+pub(crate) fn step<T>(listener: &dyn Listener, name: &'static str, work: impl FnOnce() -> T) -> T {
+    let begun = Instant::now();
+    let done = work();
+    listener.took(name, begun.elapsed());
+    done
 }
 
 /// Hears nothing.

@@ -7,6 +7,7 @@ use super::outline::{self, Outline};
 use super::places::Places;
 use super::relax;
 use crate::input::Mesh;
+use crate::pack::LEAST_GAP;
 use crate::piece::Piece;
 use crate::planar::neighbours;
 
@@ -48,9 +49,8 @@ pub(super) struct Ground<'a> {
 impl<'a> Ground<'a> {
     pub(super) fn new(mesh: &'a Mesh<'a>, charts: &[Laid], cell: f64) -> Self {
         let places = Places::new(mesh.triangles.len());
-        for (number, laid) in (0..).zip(charts) {
-            places.enter(number, &laid.piece);
-        }
+        (charts.par_iter().enumerate())
+            .for_each(|(number, laid)| places.enter(number as u32, &laid.piece));
         let middle = |corners: &[u32; 3]| {
             let at = corners.map(|corner| mesh.positions[corner as usize].map(f64::from));
             [0, 1, 2].map(|axis| (at[0][axis] + at[1][axis] + at[2][axis]) / 3.0)
@@ -119,19 +119,38 @@ impl<'a> Ground<'a> {
         let rest = relax::rest(self.mesh, piece);
         let triangles = &piece.chart.triangles;
         let mut uvs = relax::align(&piece.chart.uvs, &held);
-        let mut work = relax::relax(&rest, triangles, &held, &mut uvs);
+        let work = relax::relax(&rest, triangles, &held, &mut uvs);
         let limits = if own.area < SMALL * self.whole {
             relax::LOOSE
         } else {
             relax::TIGHT
         };
-        if !relax::is_within(limits, &rest, triangles, &uvs) {
+        let is_valid = relax::is_within(limits, &rest, triangles, &uvs)
+            && relax::winds_once(triangles, &uvs);
+        if !is_valid {
             return (None, work);
         }
+        let (fits, more) = self.still_fits(&uvs, (own, other), border);
+        (fits, work + more)
+    }
+
+    /// The coordinates of a chart at the border of another, if it keeps its distance there, and the work of finding out.
+    pub(super) fn still_fits(
+        &self,
+        uvs: &[[f64; 2]],
+        (own, other): (&Laid, &Laid),
+        border: &Border,
+    ) -> (Option<Vec<[f64; 2]>>, u64) {
         let (outer, inner) = (&other.outline, &own.outline);
-        work += outer.edges.len() as u64 * inner.edges.len() as u64;
-        let is_free = outline::is_free((outer, &there.uvs), (inner, &uvs), border, self.cell);
-        (is_free.then_some(uvs), work)
+        let work = outer.edges.len() as u64 * inner.edges.len() as u64;
+        let outer = (outer, &other.piece.chart.uvs[..]);
+        let is_free = outline::is_free(outer, (inner, uvs), border, self.gap());
+        (is_free.then(|| uvs.to_vec()), work)
+    }
+
+    /// Distance that charts keep, in units of the mesh.
+    pub(super) fn gap(&self) -> f64 {
+        LEAST_GAP as f64 * self.cell
     }
 
     /// Makes a chart part of another, at these coordinates.

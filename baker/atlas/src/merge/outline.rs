@@ -3,11 +3,10 @@
 use std::collections::{HashMap, HashSet};
 
 use super::border::{Border, Pair};
-use crate::pack::LEAST_GAP;
 use crate::piece::Chart;
 
-/// Outlines always meet at the ends of a shared border. The gap may open within this many cells from there.
-const OPENS: f64 = 6.0;
+/// Outlines always meet at the ends of a shared border. The gap may open within this many times its width from there.
+const OPENS: f64 = 3.0;
 /// Smallest sine of the angle between outlines that meet.
 const SHARPEST: f64 = 0.1;
 
@@ -86,6 +85,25 @@ fn distance(a: [f64; 2], b: [f64; 2]) -> f64 {
     (a[0] - b[0]).hypot(a[1] - b[1])
 }
 
+/// The lowest and the highest coordinates of a chart.
+pub(super) type Bounds = [[f64; 2]; 2];
+
+pub(super) fn bounds(uvs: &[[f64; 2]]) -> Bounds {
+    let widest = [[f64::INFINITY; 2], [f64::NEG_INFINITY; 2]];
+    uvs.iter().fold(widest, |[low, high], uv| {
+        let both = [0, 1];
+        [
+            both.map(|axis| low[axis].min(uv[axis])),
+            both.map(|axis| high[axis].max(uv[axis])),
+        ]
+    })
+}
+
+/// Whether two bounds come closer than the gap.
+pub(super) fn are_near(a: &Bounds, b: &Bounds, gap: f64) -> bool {
+    (0..2).all(|axis| a[0][axis] <= b[1][axis] + gap && b[0][axis] <= a[1][axis] + gap)
+}
+
 /// Signed double area of a triangle; the sign is its orientation.
 fn turn(a: [f64; 2], b: [f64; 2], c: [f64; 2]) -> f64 {
     (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0])
@@ -100,18 +118,8 @@ struct Edge {
 }
 
 impl Edge {
-    fn low(&self, axis: usize) -> f64 {
-        self.ends[0][axis].min(self.ends[1][axis])
-    }
-
-    fn high(&self, axis: usize) -> f64 {
-        self.ends[0][axis].max(self.ends[1][axis])
-    }
-
     fn is_near(&self, other: &Self, gap: f64) -> bool {
-        (0..2).all(|axis| {
-            self.low(axis) <= other.high(axis) + gap && other.low(axis) <= self.high(axis) + gap
-        })
+        are_near(&bounds(&self.ends), &bounds(&other.ends), gap)
     }
 
     fn crosses(&self, other: &Self) -> bool {
@@ -160,7 +168,7 @@ pub(super) fn is_free(
     (outer, outer_uvs): (&Outline, &[[f64; 2]]),
     (inner, inner_uvs): (&Outline, &[[f64; 2]]),
     border: &Border,
-    cell: f64,
+    gap: f64,
 ) -> bool {
     let mut numbers: Vec<u32> = (0..inner_uvs.len() as u32)
         .map(|vertex| outer_uvs.len() as u32 + vertex)
@@ -183,16 +191,8 @@ pub(super) fn is_free(
         })
         .filter(|edge| !shared.contains(&edge.vertices))
         .collect();
-    let gap = LEAST_GAP as f64 * cell;
-    let all = |axis: usize| {
-        let along = inner_uvs.iter().map(|uv| uv[axis]);
-        along.fold([f64::INFINITY, f64::NEG_INFINITY], |[low, high], x| {
-            [low.min(x), high.max(x)]
-        })
-    };
-    let [[left, right], [top, bottom]] = [all(0), all(1)];
     let bounds = Edge {
-        ends: [[left, top], [right, bottom]],
+        ends: bounds(inner_uvs),
         vertices: [u32::MAX; 2],
     };
     let old: Vec<Edge> = outer
@@ -209,7 +209,7 @@ pub(super) fn is_free(
     }
     let ends = loose_ends(border, outer_uvs);
     let opens = |point: [f64; 2]| {
-        let near = |&end: &[f64; 2]| distance(point, end) < OPENS * cell;
+        let near = |&end: &[f64; 2]| distance(point, end) < OPENS * gap;
         ends.iter().any(near)
     };
     let apart = |one: &Edge, other: &Edge, gap: f64| {

@@ -16,6 +16,9 @@ const SHARP: f64 = 0.5;
 /// Integer price of the surface's mean edge.
 const UNITS: f64 = 1e4;
 
+/// Triangles whose sides are summed up by one thread.
+const CHUNK: usize = 1 << 12;
+
 /// The cost of having an edge of the surface in a border.
 pub(super) struct Price {
     /// By face and side; 0 where no face is across.
@@ -74,11 +77,14 @@ impl<'a> Surface<'a> {
         } else {
             vec![1.0; mesh.triangles.len()]
         };
-        let edges = mesh
-            .triangles
-            .iter()
-            .flat_map(|t| [[t[0], t[1]], [t[1], t[2]], [t[2], t[0]]]);
-        let all: f64 = edges.map(|[a, b]| length(&sub(place(a), place(b)))).sum();
+        let around = |t: &[u32; 3]| -> f64 {
+            let [a, b, c] = t.map(place);
+            [sub(a, b), sub(b, c), sub(c, a)].iter().map(length).sum()
+        };
+        // Sums of equal chunks are the same with any number of threads.
+        let chunks = mesh.triangles.par_chunks(CHUNK);
+        let sums: Vec<f64> = chunks.map(|chunk| chunk.iter().map(around).sum()).collect();
+        let all: f64 = sums.iter().sum();
         Self {
             mesh,
             seen,

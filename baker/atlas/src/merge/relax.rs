@@ -46,6 +46,8 @@ pub(super) const LOOSE: Limits = Limits {
 };
 /// Share of a chart's area below which a triangle's orientation is ignored.
 const SLIVER: f64 = 1e-4;
+/// Rounding of the sum of the angles around a vertex.
+const ROUND: f64 = 1e-6;
 
 /// A triangle of the surface in its own plane: its corners in units of the mesh.
 pub(super) type Rest = [[f64; 2]; 3];
@@ -381,6 +383,23 @@ pub(super) fn is_within(
         }
     }
     whole > 0.0 && beyond <= limits.beyond * whole
+}
+
+/// Whether the triangles around each vertex go round it once at most. More often, and the outline crosses itself there,
+/// though no triangle is flipped.
+pub(super) fn winds_once(triangles: &[[u32; 3]], uvs: &[[f64; 2]]) -> bool {
+    let (mut angles, mut area) = (vec![0.0; uvs.len()], 0.0);
+    for corners in triangles {
+        let places = corners.map(|corner| uvs[corner as usize]);
+        for (k, &corner) in corners.iter().enumerate() {
+            let [a, b] = [1, 2].map(|next| less(places[(k + next) % 3], places[k]));
+            let across = a[0] * b[1] - a[1] * b[0];
+            angles[corner as usize] += across.atan2(a[0] * b[0] + a[1] * b[1]);
+            area += across;
+        }
+    }
+    let most = std::f64::consts::TAU + ROUND;
+    angles.iter().all(|angle| angle * area.signum() <= most)
 }
 
 #[cfg(test)]
