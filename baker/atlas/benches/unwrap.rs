@@ -85,7 +85,12 @@ fn seams(surface: &Surface, atlas: &Atlas) -> f64 {
     let length: f64 = border.map(|&[a, b]| distance(place(a), place(b))).sum();
     let bounds = [f32::min, f32::max].map(|of: fn(f32, f32) -> f32| {
         let both = |a: [f32; 3], b: [f32; 3]| [0, 1, 2].map(|axis| of(a[axis], b[axis]));
-        surface.positions.iter().copied().reduce(both).unwrap_or_default()
+        surface
+            .positions
+            .iter()
+            .copied()
+            .reduce(both)
+            .unwrap_or_default()
     });
     length / 2.0 / distance(bounds[0], bounds[1])
 }
@@ -116,7 +121,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         };
         println!("{name}: {} triangles", mesh.triangles.len());
         for &threads in &asked.threads {
-            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
+            let pool = rayon::ThreadPoolBuilder::new()
+                .num_threads(threads)
+                .build()?;
             let (times, limit) = (Times::default(), patience(mesh.triangles.len()));
             let begun = Instant::now();
             let atlas = pool.install(|| unwrap(&mesh, wanted, limit, asked.work, &times))?;
@@ -133,7 +140,9 @@ fn main() -> Result<(), Box<dyn Error>> {
                 hash(&atlas)
             );
             let steps = times.0.into_inner()?;
-            let each = steps.iter().map(|(step, time)| format!("{step} {:.3}", time.as_secs_f64()));
+            let each = steps
+                .iter()
+                .map(|(step, time)| format!("{step} {:.3}", time.as_secs_f64()));
             println!("            {}", each.collect::<Vec<_>>().join(", "));
         }
     }

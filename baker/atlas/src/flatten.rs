@@ -86,7 +86,10 @@ pub(super) fn flatten(
     within: (Effort, Duration),
     listener: &dyn Listener,
 ) -> io::Result<Option<Vec<Piece>>> {
-    let parts = parts.par_iter().map(|faces| Part::new(mesh, faces)).collect();
+    let parts = parts
+        .par_iter()
+        .map(|faces| Part::new(mesh, faces))
+        .collect();
     let run = Run::start(parts, way, (rayon::current_num_threads() / ways).max(1))?;
     let result = run.watch(mesh.triangles.len(), within, listener);
     unit();
@@ -120,7 +123,10 @@ impl Part {
         let corners = |&face: &u32| mesh.triangles[face as usize].map(number);
         Self {
             faces: faces.to_vec(),
-            positions: points.iter().map(|&point| mesh.positions[point as usize]).collect(),
+            positions: points
+                .iter()
+                .map(|&point| mesh.positions[point as usize])
+                .collect(),
             triangles: faces.iter().map(corners).collect(),
             points,
         }
@@ -144,7 +150,10 @@ impl Part {
             packing: Packing::Fast,
             ..Options::default()
         };
-        let input = [MeshInput::new(&self.positions, self.triangles.as_flattened())];
+        let input = [MeshInput::new(
+            &self.positions,
+            self.triangles.as_flattened(),
+        )];
         let mut atlas = uvunwrap::generate_with_progress(&input, &options, report)?;
         let Some(output) = atlas.meshes.pop() else {
             return Ok(Vec::new());
@@ -242,7 +251,10 @@ impl Run {
                         steps.fetch_add(1, Ordering::Relaxed);
                         if state.stage == Stage::Parameterizing {
                             let now = state.done as u64;
-                            done.fetch_add(now - before.swap(now, Ordering::Relaxed), Ordering::Relaxed);
+                            done.fetch_add(
+                                now - before.swap(now, Ordering::Relaxed),
+                                Ordering::Relaxed,
+                            );
                         }
                         !stop.load(Ordering::Relaxed)
                     })

@@ -142,7 +142,9 @@ pub fn unwrap<'a>(
         let neighbours = planar::neighbours(mesh.triangles);
         flatten::is_sane(mesh, &neighbours).then(|| parts::parts(mesh, &neighbours))
     };
-    let parts = (!limit.is_zero()).then(|| step(listener, "parts", whole)).flatten();
+    let parts = (!limit.is_zero())
+        .then(|| step(listener, "parts", whole))
+        .flatten();
     if let Some(parts) = parts {
         let few = mesh.triangles.len() <= COMPARED_TRIANGLES;
         let ways = if few { work.ways } else { 1 };

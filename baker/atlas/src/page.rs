@@ -107,7 +107,8 @@ impl Page {
         if !places.is_multiple_of(64) {
             blocked[places / 64] = !0 << (places % 64);
         }
-        let used = places.div_ceil(64);
+        // The words with free places. A row is read there alone.
+        let mut open = 0..places.div_ceil(64);
         for &row in &mask.order {
             let page_row = y + row as usize;
             if page_row >= self.rows() {
@@ -120,17 +121,20 @@ impl Page {
                     self.update(page_row, level);
                 }
                 let windows = self.level(page_row, level);
-                or_shifted(&mut blocked[..used], windows, start as usize);
                 let rest = (length - (1 << level)) as usize;
-                if rest > 0 {
-                    or_shifted(&mut blocked[..used], windows, start as usize + rest);
+                for shift in [start as usize, start as usize + rest] {
+                    or_shifted(&mut blocked[open.clone()], windows, 64 * open.start + shift);
+                    if rest == 0 {
+                        break;
+                    }
                 }
             }
-            if blocked[..used].iter().all(|&word| word == !0) {
-                return None;
-            }
+            let is_open = |word: &u64| *word != !0;
+            let first = blocked[open.clone()].iter().position(is_open)?;
+            let last = blocked[open.clone()].iter().rposition(is_open)?;
+            open = open.start + first..open.start + last + 1;
         }
-        let word = blocked[..used].iter().position(|&word| word != !0)?;
+        let word = open.start + blocked[open].iter().position(|&word| word != !0)?;
         Some(word * 64 + blocked[word].trailing_ones() as usize)
     }
 

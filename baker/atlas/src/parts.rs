@@ -40,7 +40,10 @@ pub(super) fn parts(mesh: &Mesh<'_>, neighbours: &[[u32; 3]]) -> Vec<Vec<u32>> {
         let places = corners.map(|corner| mesh.positions[corner as usize]);
         [0, 1, 2].map(|side| {
             let (a, b) = (places[side], places[(side + 1) % 3]);
-            (0..3).map(|axis| (a[axis] - b[axis]).powi(2)).sum::<f32>().sqrt()
+            (0..3)
+                .map(|axis| (a[axis] - b[axis]).powi(2))
+                .sum::<f32>()
+                .sqrt()
         })
     };
     let whole = Region {
@@ -78,7 +81,10 @@ impl Region {
             if (middle[0]..middle[1]).contains(&place) && line < shortest {
                 (shortest, at) = (line, place);
             }
-            for (&across, &cost) in self.beside[row as usize].iter().zip(&self.costs[row as usize]) {
+            for (&across, &cost) in self.beside[row as usize]
+                .iter()
+                .zip(&self.costs[row as usize])
+            {
                 if across != NONE {
                     let begins = places[across as usize] as usize > place;
                     line += f64::from(if begins { cost } else { -cost });
@@ -125,7 +131,8 @@ impl Region {
             places[row as usize] = place;
         }
         let beside = |&row: &u32| {
-            self.beside[row as usize].map(|across| places.get(across as usize).copied().unwrap_or(NONE))
+            self.beside[row as usize]
+                .map(|across| places.get(across as usize).copied().unwrap_or(NONE))
         };
         Self {
             faces: rows.iter().map(|&row| self.faces[row as usize]).collect(),
@@ -151,15 +158,22 @@ mod tests {
         for (number, part) in parts.iter().enumerate() {
             assert!(part.len() <= MOST && part.is_sorted());
             for &face in part {
-                assert_eq!(std::mem::replace(&mut owner[face as usize], number), usize::MAX);
+                assert_eq!(
+                    std::mem::replace(&mut owner[face as usize], number),
+                    usize::MAX
+                );
             }
         }
         assert!(owner.iter().all(|&part| part < parts.len()));
         // A part of a sphere has a short border: about as many sides as a disc of its area, not as loose triangles.
         let is_border = |&(face, across): &(usize, u32)| owner[face] != owner[across as usize];
-        let sides = (beside.iter().enumerate()).flat_map(|(face, all)| all.map(|across| (face, across)));
+        let sides =
+            (beside.iter().enumerate()).flat_map(|(face, all)| all.map(|across| (face, across)));
         let border = sides.filter(is_border).count();
-        assert!(border < 12 * (81_920_f64 * parts.len() as f64).sqrt() as usize / 2, "{border}");
+        assert!(
+            border < 12 * (81_920_f64 * parts.len() as f64).sqrt() as usize / 2,
+            "{border}"
+        );
     }
 
     #[test]

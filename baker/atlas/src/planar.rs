@@ -155,7 +155,9 @@ pub(super) fn neighbours(triangles: &[[u32; 3]]) -> Vec<[u32; 3]> {
     // Sides by their lower end: where those of each point begin, then the other end and the number of each side. Threads
     // put them there in any order.
     let points = triangles.as_flattened().par_iter().max();
-    let places: Vec<AtomicU32> = (0..points.map_or(0, |&last| last + 1)).map(|_| AtomicU32::new(0)).collect();
+    let places: Vec<AtomicU32> = (0..points.map_or(0, |&last| last + 1))
+        .map(|_| AtomicU32::new(0))
+        .collect();
     sides.clone().into_par_iter().for_each(|side| {
         places[ends(side).0 as usize].fetch_add(1, Ordering::Relaxed);
     });
@@ -165,33 +167,49 @@ pub(super) fn neighbours(triangles: &[[u32; 3]]) -> Vec<[u32; 3]> {
         place.store(end, Ordering::Relaxed);
         end += count;
     }
-    let sorted: Vec<AtomicU64> = sides.clone().into_par_iter().map(|_| AtomicU64::new(0)).collect();
+    let sorted: Vec<AtomicU64> = sides
+        .clone()
+        .into_par_iter()
+        .map(|_| AtomicU64::new(0))
+        .collect();
     sides.clone().into_par_iter().for_each(|side| {
         let (low, high, _) = ends(side);
         let place = places[low as usize].fetch_add(1, Ordering::Relaxed);
         sorted[place as usize].store(u64::from(high) << 32 | u64::from(side), Ordering::Relaxed);
     });
-    let across: Vec<AtomicU32> = sides.into_par_iter().map(|_| AtomicU32::new(u32::MAX)).collect();
-    (0..places.len()).into_par_iter().with_min_len(1 << 10).for_each_init(
-        || (Vec::new(), Ticker::default()),
-        |(around, ticker): &mut (Vec<u64>, Ticker), point| {
-            let begin = point.checked_sub(1).map_or(0, |before| places[before].load(Ordering::Relaxed));
-            let end = places[point].load(Ordering::Relaxed);
-            around.clear();
-            around.extend(sorted[begin as usize..end as usize].iter().map(|side| side.load(Ordering::Relaxed)));
-            around.sort_unstable();
-            ticker.did(around.len());
-            for edge in around.chunk_by(|a, b| a >> 32 == b >> 32) {
-                if let [side, other] = *edge {
-                    let [side, other] = [side, other].map(|side| side as u32);
-                    if ends(side).2 != ends(other).2 {
-                        across[side as usize].store(other / 3, Ordering::Relaxed);
-                        across[other as usize].store(side / 3, Ordering::Relaxed);
+    let across: Vec<AtomicU32> = sides
+        .into_par_iter()
+        .map(|_| AtomicU32::new(u32::MAX))
+        .collect();
+    (0..places.len())
+        .into_par_iter()
+        .with_min_len(1 << 10)
+        .for_each_init(
+            || (Vec::new(), Ticker::default()),
+            |(around, ticker): &mut (Vec<u64>, Ticker), point| {
+                let begin = point
+                    .checked_sub(1)
+                    .map_or(0, |before| places[before].load(Ordering::Relaxed));
+                let end = places[point].load(Ordering::Relaxed);
+                around.clear();
+                around.extend(
+                    sorted[begin as usize..end as usize]
+                        .iter()
+                        .map(|side| side.load(Ordering::Relaxed)),
+                );
+                around.sort_unstable();
+                ticker.did(around.len());
+                for edge in around.chunk_by(|a, b| a >> 32 == b >> 32) {
+                    if let [side, other] = *edge {
+                        let [side, other] = [side, other].map(|side| side as u32);
+                        if ends(side).2 != ends(other).2 {
+                            across[side as usize].store(other / 3, Ordering::Relaxed);
+                            across[other as usize].store(side / 3, Ordering::Relaxed);
+                        }
                     }
                 }
-            }
-        },
-    );
+            },
+        );
     let of = |sides: &[AtomicU32; 3]| [0, 1, 2].map(|side| sides[side].load(Ordering::Relaxed));
     across.as_chunks::<3>().0.par_iter().map(of).collect()
 }

@@ -20,6 +20,28 @@ pub fn surface_area(positions: &[[f32; 3]], triangles: &[[u32; 3]]) -> f64 {
     ticked(triangles.iter()).map(double).sum::<f64>() / 2.0
 }
 
+/// Number of triangles of each edge, in no particular order.
+pub fn edges(triangles: &[[u32; 3]]) -> impl Iterator<Item = usize> {
+    let mut edges: Vec<u64> = Vec::with_capacity(triangles.len() * 3);
+    for [a, b, c] in ticked(triangles.iter()) {
+        edges.extend(
+            [(a, b), (b, c), (c, a)]
+                .map(|(a, b)| u64::from(*a.min(b)) << 32 | u64::from(*a.max(b))),
+        );
+    }
+    edges.sort_unstable();
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let edge = edges.get(at)?;
+        let count = edges[at..]
+            .iter()
+            .take_while(|other| *other == edge)
+            .count();
+        at += count;
+        Some(count)
+    })
+}
+
 /// The unit sphere of 20 · 4^level triangles, wound outwards: for tests and benchmarks.
 #[must_use]
 pub fn icosphere(level: u32) -> (Vec<[f32; 3]>, Vec<[u32; 3]>) {

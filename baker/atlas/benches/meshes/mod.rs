@@ -12,7 +12,7 @@ pub(crate) struct Surface {
 }
 
 /// Voxels along an edge of the noise: about a million triangles.
-const NOISE: u32 = 64;
+const NOISE: u32 = 70;
 /// Half the thickness of its walls. They are thinner than a voxel, so they have holes and touch each other.
 const WALL: f32 = 0.1;
 
@@ -24,10 +24,17 @@ pub(crate) fn distance(a: [f32; 3], b: [f32; 3]) -> f64 {
 /// Area and direction of a triangle.
 pub(crate) fn area_and_normal(positions: &[[f32; 3]], corners: &[u32; 3]) -> (f64, [f64; 3]) {
     let [a, b, c] = corners.map(|corner| positions[corner as usize].map(f64::from));
-    let (u, v) = ([0, 1, 2].map(|k| b[k] - a[k]), [0, 1, 2].map(|k| c[k] - a[k]));
-    let cross = [0, 1, 2].map(|k| u[(k + 1) % 3] * v[(k + 2) % 3] - u[(k + 2) % 3] * v[(k + 1) % 3]);
+    let (u, v) = (
+        [0, 1, 2].map(|k| b[k] - a[k]),
+        [0, 1, 2].map(|k| c[k] - a[k]),
+    );
+    let cross =
+        [0, 1, 2].map(|k| u[(k + 1) % 3] * v[(k + 2) % 3] - u[(k + 2) % 3] * v[(k + 1) % 3]);
     let length = cross.iter().map(|x| x * x).sum::<f64>().sqrt();
-    (length / 2.0, cross.map(|x| x / length.max(f64::MIN_POSITIVE)))
+    (
+        length / 2.0,
+        cross.map(|x| x / length.max(f64::MIN_POSITIVE)),
+    )
 }
 
 impl Surface {
@@ -40,7 +47,10 @@ impl Surface {
         let mut surface = match name {
             "sphere" => {
                 let (positions, triangles) = icosphere(5);
-                Self { positions, triangles }
+                Self {
+                    positions,
+                    triangles,
+                }
             }
             "noise" => noise(NOISE),
             path => obj(&std::fs::read_to_string(path)?)?,
@@ -80,20 +90,27 @@ fn obj(text: &str) -> Result<Surface, Box<dyn Error>> {
             ["f", a, b, c] => {
                 let corner = |word: &str| -> Result<u32, Box<dyn Error>> {
                     let number: u32 = word.split('/').next().unwrap_or(word).parse()?;
-                    number.checked_sub(1).ok_or_else(|| "a corner without a point".into())
+                    number
+                        .checked_sub(1)
+                        .ok_or_else(|| "a corner without a point".into())
                 };
                 triangles.push([corner(a)?, corner(b)?, corner(c)?]);
             }
             _ => {}
         }
     }
-    Ok(Surface { positions, triangles })
+    Ok(Surface {
+        positions,
+        triangles,
+    })
 }
 
 /// A number from -1 to 1 for each voxel, the same everywhere.
 fn random(at: [u32; 3]) -> f32 {
     let mut state = at.iter().fold(7_u64, |state, &x| {
-        (state ^ u64::from(x)).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29)
+        (state ^ u64::from(x))
+            .wrapping_mul(0x9E37_79B9_7F4A_7C15)
+            .rotate_left(29)
     });
     state ^= state >> 31;
     state = state.wrapping_mul(0xD6E8_FEB8_6659_FD93);
@@ -108,12 +125,26 @@ fn noise(voxels: u32) -> Surface {
         let value = 0.7 * random(at.map(|x| x / 2)) + 0.3 * random(at);
         if is_rim { -1.0 } else { WALL - value.abs() }
     };
-    let mut surface = Surface { positions: Vec::new(), triangles: Vec::new() };
+    let mut surface = Surface {
+        positions: Vec::new(),
+        triangles: Vec::new(),
+    };
     let mut crossings: HashMap<[[u32; 3]; 2], u32> = HashMap::new();
     // From the first corner of a voxel to the last, along its edges in any order.
-    let paths = [[0, 1, 2], [1, 2, 0], [2, 0, 1], [0, 2, 1], [2, 1, 0], [1, 0, 2]];
+    let paths = [
+        [0, 1, 2],
+        [1, 2, 0],
+        [2, 0, 1],
+        [0, 2, 1],
+        [2, 1, 0],
+        [1, 0, 2],
+    ];
     for number in 0..voxels.pow(3) {
-        let first = [number % voxels, number / voxels % voxels, number / voxels.pow(2)];
+        let first = [
+            number % voxels,
+            number / voxels % voxels,
+            number / voxels.pow(2),
+        ];
         for (path, axes) in paths.into_iter().enumerate() {
             let mut corners = [first; 4];
             for (step, axis) in axes.into_iter().enumerate() {
@@ -147,7 +178,12 @@ fn noise(voxels: u32) -> Surface {
             let [p, q, r, s] = [0, 1, 2, 3].map(|k| corners[order[k]]);
             let mut ring = match within.len() {
                 1 => vec![crossing(p, q), crossing(p, r), crossing(p, s)],
-                2 => vec![crossing(p, s), crossing(q, s), crossing(q, r), crossing(p, r)],
+                2 => vec![
+                    crossing(p, s),
+                    crossing(q, s),
+                    crossing(q, r),
+                    crossing(p, r),
+                ],
                 3 => vec![crossing(s, p), crossing(s, q), crossing(s, r)],
                 _ => continue,
             };

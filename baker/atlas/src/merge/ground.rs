@@ -125,8 +125,8 @@ impl<'a> Ground<'a> {
         } else {
             relax::TIGHT
         };
-        let is_valid = relax::is_within(limits, &rest, triangles, &uvs)
-            && relax::winds_once(triangles, &uvs);
+        let is_valid =
+            relax::is_within(limits, &rest, triangles, &uvs) && relax::winds_once(triangles, &uvs);
         if !is_valid {
             return (None, work);
         }

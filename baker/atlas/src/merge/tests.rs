@@ -227,7 +227,7 @@ fn beside(tip: [f64; 2], more: &[[f64; 2]]) -> bool {
         (&outlines.0, &outer.uvs),
         (&outlines.1, &inner.uvs),
         &border,
-        0.01,
+        0.02,
     )
 }
 
