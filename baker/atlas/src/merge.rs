@@ -96,6 +96,7 @@ struct Waiting {
 }
 
 /// What became of a chart that was tried.
+#[derive(Default)]
 struct Tried {
     /// Where it does not fit.
     refused: Vec<Try>,
@@ -138,7 +139,10 @@ impl<'a> Merger<'a> {
                 return merged;
             }
             let tried: Vec<Tried> = (batch.par_iter().with_max_len(1))
-                .map(|waiting| self.attempt(waiting))
+                .map(|waiting| match self.is_tried(waiting.own) {
+                    true => self.attempt(waiting),
+                    false => Tried::default(),
+                })
                 .collect();
             merged += self.settle(&mut batch, tried);
         }
@@ -153,14 +157,7 @@ impl<'a> Merger<'a> {
     /// Looks for a neighbour at least as large at which a chart fits.
     fn attempt(&self, waiting: &Waiting) -> Tried {
         let own = waiting.own;
-        let mut tried = Tried {
-            refused: Vec::new(),
-            fits: None,
-            work: 0,
-        };
-        if !self.is_tried(own) {
-            return tried;
-        }
+        let mut tried = Tried::default();
         let laid = &self.charts[own as usize];
         let (round, area, faces) = (laid.outline.length(), laid.area, laid.piece.faces.len());
         let worth = |border: &Border| {

@@ -78,6 +78,13 @@ pub(super) fn check(mesh: &Mesh<'_>, merger: &Merger<'_>) {
     assert!(seen.iter().all(|&times| times == 1));
 }
 
+/// Merges a chart into a neighbour, if it fits at one, whatever its size.
+fn place(merger: &mut Merger<'_>, own: u32) {
+    let waiting = Waiting { own, fitted: None };
+    let tried = merger.attempt(&waiting);
+    merger.settle(&mut vec![waiting], vec![tried]);
+}
+
 /// The pieces that were not merged into others.
 fn left<'a>(merger: &'a Merger<'_>) -> Vec<&'a Piece> {
     let pieces = merger.charts.iter().map(|laid| &laid.piece);
@@ -122,7 +129,7 @@ fn a_roll_is_laid_out_and_meets_itself_nowhere() {
     let mut merger = Merger::new(&mesh, apart(&mesh), 1e-3);
     // Whatever its size.
     for own in 0..merger.charts.len() as u32 {
-        merger.place(own);
+        place(&mut merger, own);
     }
     check(&mesh, &merger);
     let left = left(&merger).len();
@@ -137,7 +144,7 @@ fn a_sphere_is_not_pressed_flat() {
         .collect();
     let mut merger = Merger::new(&mesh, pieces, 1e-3);
     for own in 0..merger.charts.len() as u32 {
-        merger.place(own);
+        place(&mut merger, own);
     }
     check(&mesh, &merger);
     let left = left(&merger);
@@ -147,6 +154,48 @@ fn a_sphere_is_not_pressed_flat() {
         let [low, high] = bounds(&rest, &piece.chart);
         assert!(low > 0.5 && high < 2.0, "{low} to {high}");
     }
+}
+
+#[test]
+fn a_chart_whose_place_was_taken_waits_and_fits_later() {
+    // Two rows of squares: both charts of the second row lie beside the first row, and beside each other.
+    let mesh = squares(2, 2, |x, y| [x, y, 0.0]);
+    let mut merger = Merger::new(&mesh, apart(&mesh), 1e-3);
+    let mut batch: Vec<Waiting> = (0..4).map(|own| Waiting { own, fitted: None }).collect();
+    let tried = batch
+        .iter()
+        .map(|waiting| merger.attempt(waiting))
+        .collect();
+    let merged = merger.settle(&mut batch, tried);
+    assert!(
+        (1..3).contains(&merged) && !batch.is_empty(),
+        "{merged} merged, {} wait",
+        batch.len()
+    );
+    check(&mesh, &merger);
+    while !batch.is_empty() {
+        let tried = batch
+            .iter()
+            .map(|waiting| merger.attempt(waiting))
+            .collect();
+        merger.settle(&mut batch, tried);
+        check(&mesh, &merger);
+    }
+    assert_eq!(left(&merger).len(), 1);
+}
+
+#[test]
+fn a_fan_that_goes_round_more_than_once_is_told() {
+    let fan = |turns: f64| {
+        let rim = (0..10).map(|k| (std::f64::consts::TAU * turns * f64::from(k) / 9.0).sin_cos());
+        let uvs: Vec<[f64; 2]> = [[0.0; 2]]
+            .into_iter()
+            .chain(rim.map(|(y, x)| [x, y]))
+            .collect();
+        let triangles: Vec<[u32; 3]> = (1..10).map(|k| [0, k, k + 1]).collect();
+        relax::winds_once(&triangles, &uvs)
+    };
+    assert!(fan(0.98) && !fan(1.02));
 }
 
 /// Smallest and largest ratio of areas in the chart and on the surface.
