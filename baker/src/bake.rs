@@ -15,10 +15,12 @@
 //! | [`model`] | mesh, texture, views → scene, atlas, rows |
 //! | [`solve`] | rows → texels: weights, λ, solution |
 //! | [`gpu`] | the backend of the fit on a GPU, with a shader for each stage |
+//! | [`detail`] | texels, the surface before simplification → its normals and occlusion |
 //! | [`finish`] | fitted texels → the texture with its seams, gutters and maps, and the report |
 //! | [`vertices`] | mesh and views → vertex colours, without a texture |
 //! | `error` | failures as the user reads them |
 
+mod detail;
 mod error;
 pub mod finish;
 #[cfg(test)]
@@ -112,6 +114,7 @@ pub(crate) fn bake_on(
     });
 
     let finished = Finished::new(context, backend, fitted, blend);
-    let channels = layers::bake(context, backend, &intake, parts.as_ref(), blend, source)?;
+    let (parts, details) = (parts.as_ref(), detail::bake(context, job.detail));
+    let channels = layers::bake(context, backend, &intake, (parts, details), blend, source)?;
     finished.report(context, backend, &intake, channels, came)
 }

@@ -41,8 +41,6 @@ pub mod load;
 
 pub mod clean;
 
-mod normals;
-
 pub mod foreign;
 
 mod repair;

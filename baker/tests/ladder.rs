@@ -150,6 +150,7 @@ fn baked(tables: &Tables, product: Product, memory: Memory) -> (BakeSummary, Tab
         memory,
         texture_size: None,
         maps: true,
+        detail: proto::job::Detail::Off,
         refine: Refine::Auto,
         vram_budget: None,
         gpu_times: false,

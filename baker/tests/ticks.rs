@@ -171,6 +171,7 @@ fn walk(folder: &Path, texture_size: u32) {
         memory: Memory::Small,
         texture_size: None,
         maps: true,
+        detail: proto::job::Detail::Off,
         refine: Refine::Auto,
         vram_budget: None,
         gpu_times: false,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::list::list;
 use crate::pages::Pages;
 use crate::splats::SplatOptions;
-use crate::table::Layer;
+use crate::table::{Layer, LayerSet};
 
 /// How much work the fit does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -403,6 +403,38 @@ pub struct WarmJob {
     pub blend: Blend,
 }
 
+/// Which layers are made of the surface before simplification.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "options", derive(clap::ValueEnum, schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum Detail {
+    /// None.
+    #[default]
+    Off,
+    /// A normal map.
+    Normal,
+    /// How much ambient light arrives.
+    Occlusion,
+    /// Both.
+    #[serde(rename = "normal,occlusion")]
+    #[cfg_attr(feature = "options", value(name = "normal,occlusion"))]
+    Both,
+}
+
+impl Detail {
+    /// The layers.
+    #[must_use]
+    pub fn layers(self) -> LayerSet {
+        let layers: &[Layer] = match self {
+            Self::Off => &[],
+            Self::Normal => &[Layer::Normal],
+            Self::Occlusion => &[Layer::Occlusion],
+            Self::Both => &[Layer::Normal, Layer::Occlusion],
+        };
+        layers.iter().copied().collect()
+    }
+}
+
 /// The job of the bake role, after its [`WarmJob`]: turns flat tables into a texture. Fds: the surface that the views
 /// show, and the splats that they are to be drawn of, if they come without pixels. The mesh with its atlas follows ([`crate::message::ToChild::Mesh`]), perhaps after some of the views.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -415,6 +447,8 @@ pub struct BakeJob {
     pub texture_size: Option<u32>,
     /// Also make [`crate::table::maps::Maps`], if the product is a texture.
     pub maps: bool,
+    /// Layers to make of the surface before simplification, if the product is a texture.
+    pub detail: Detail,
     /// Whether to correct cameras and exposures first.
     pub refine: Refine,
     /// Device memory to plan with, in bytes; `None` for what is fastest.

@@ -11,10 +11,10 @@ use crate::table::Layer;
 
 pub use crate::role::{AdapterInfo, Phase, Role};
 pub use crate::summary::{
-    AtlasFigures, BakeSummary, CameraFate, CompareModel, CompareScore, CompareSummary, Done,
-    EncodeSummary, ExposureFate, LayerFit, MeshCounts, MeshStep, PhaseTime, PipelineCache,
-    PrepareSummary, ProvenanceShares, Refinement, Rejected, SplatSummary, StageTime, StepFate,
-    StepKind, TextureChoice, UnwrapMethod, ViewFit, ViewScore,
+    AtlasFigures, BakeSummary, CameraFate, CompareModel, CompareScore, CompareSummary,
+    DetailFigures, Done, EncodeSummary, ExposureFate, LayerFit, MeshCounts, MeshStep, PhaseTime,
+    PipelineCache, PrepareSummary, ProvenanceShares, Refinement, Rejected, SplatSummary, StageTime,
+    StepFate, StepKind, TextureChoice, UnwrapMethod, ViewFit, ViewScore,
 };
 
 /// Names a table that a child fills or reads.

@@ -58,6 +58,8 @@ pub enum Phase {
     Fit,
     /// Past the chart borders.
     Gutter,
+    /// Normals and occlusion of the surface before simplification.
+    Detail,
     /// Texels into PNG.
     Png,
     /// Mesh and PNG into GLB.
@@ -72,7 +74,7 @@ pub enum Phase {
 
 impl Phase {
     /// In the order of the data.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::Start,
         Self::LoadMesh,
         Self::Surface,
@@ -87,6 +89,7 @@ impl Phase {
         Self::Init,
         Self::Fit,
         Self::Gutter,
+        Self::Detail,
         Self::Png,
         Self::Glb,
         Self::Measure,
@@ -133,6 +136,7 @@ impl Phase {
             Self::Init => "init",
             Self::Fit => "fit",
             Self::Gutter => "gutter",
+            Self::Detail => "detail",
             Self::Png => "png",
             Self::Glb => "glb",
             Self::Measure => "measure",

@@ -346,6 +346,22 @@ pub struct LayerFit {
     pub seconds: f64,
 }
 
+/// What was made of the surface before simplification.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DetailFigures {
+    /// The layers.
+    #[serde(deserialize_with = "list")]
+    pub layers: Vec<Layer>,
+    /// Triangles of the surface.
+    pub triangles: u64,
+    /// Share of the mesh, by texels, that has a counterpart on it, 0-1.
+    pub found: f32,
+    /// Mean angle between the mesh's smooth normals and those of the surface, in degrees.
+    pub angle_deg: f32,
+    /// Wall time in seconds.
+    pub seconds: f64,
+}
+
 /// Result of bake.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BakeSummary {
@@ -379,6 +395,9 @@ pub struct BakeSummary {
     /// What was fitted beside the base colour.
     #[serde(default, deserialize_with = "list")]
     pub channels: Vec<LayerFit>,
+    /// What was made of the surface before simplification, if it was asked for.
+    #[serde(default)]
+    pub detail: Option<DetailFigures>,
     /// Wall time by phase.
     #[serde(deserialize_with = "list")]
     pub times: Vec<PhaseTime>,

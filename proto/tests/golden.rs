@@ -6,15 +6,16 @@ use std::fmt::Debug;
 use std::fmt::Write as _;
 
 use proto::job::{
-    AlphaMode, BakeJob, Blend, CompareJob, Compress, Container, Device, EncodeJob, Form, Frame,
-    Memory, PrepareJob, Product, Quality, Refine, Repair, Simplify, TextureFormat, Up, WarmJob,
+    AlphaMode, BakeJob, Blend, CompareJob, Compress, Container, Detail, Device, EncodeJob, Form,
+    Frame, Memory, PrepareJob, Product, Quality, Refine, Repair, Simplify, TextureFormat, Up,
+    WarmJob,
 };
 use proto::message::{
     AdapterInfo, AtlasFigures, BakeSummary, CameraFate, Code, CompareModel, CompareScore,
-    CompareSummary, Done, EncodeSummary, ExposureFate, Failure, FromChild, LayerFit, MeshCounts,
-    MeshStep, NotAFile, Phase, PhaseTime, PipelineCache, PrepareSummary, ProvenanceShares,
-    Refinement, Refusal, Rejected, Role, Root, SplatSummary, StageTime, Start, StepFate, StepKind,
-    Table, TextureChoice, ToChild, UnwrapMethod, ViewFit, ViewScore,
+    CompareSummary, DetailFigures, Done, EncodeSummary, ExposureFate, Failure, FromChild, LayerFit,
+    MeshCounts, MeshStep, NotAFile, Phase, PhaseTime, PipelineCache, PrepareSummary,
+    ProvenanceShares, Refinement, Refusal, Rejected, Role, Root, SplatSummary, StageTime, Start,
+    StepFate, StepKind, Table, TextureChoice, ToChild, UnwrapMethod, ViewFit, ViewScore,
 };
 use proto::pages::Pages;
 use proto::plan::{BakePlan, BufferBytes, BufferGroup, DriverAccount, PhaseSeconds, RowsHeld};
@@ -104,6 +105,7 @@ fn messages_to_a_child() {
         memory: Memory::Small,
         texture_size: Some(512),
         maps: true,
+        detail: Detail::Normal,
         refine: Refine::On,
         vram_budget: Some(9),
         gpu_times: true,
@@ -359,6 +361,13 @@ fn messages_from_a_child() {
             seam_residual: 0.5,
             seconds: 1.5,
         }],
+        detail: Some(DetailFigures {
+            layers: vec![Layer::Normal],
+            triangles: 6,
+            found: 0.5,
+            angle_deg: 8.5,
+            seconds: 2.5,
+        }),
         times: times(),
         gpu_times: vec![StageTime {
             stage: "apply".into(),

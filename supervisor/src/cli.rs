@@ -322,7 +322,7 @@ fn spec(args: BakeArgs, name: Arc<str>) -> Result<Spec, Box<JobError>> {
         options.fallback = Policy::Adapters;
     }
     // Where nothing is to be made, it would be a GLB.
-    let (form, beside) = form::place(options.form(), output.unwrap_or(Path::new("out.glb")))?;
+    let (form, beside) = form::place(&options, output.unwrap_or(Path::new("out.glb")))?;
     let JobArgs {
         preview,
         maps,

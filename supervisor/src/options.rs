@@ -30,8 +30,8 @@ use std::time::Duration;
 
 use clap::{Args, Parser};
 use proto::job::{
-    AlphaMode, Blend, Compress, Device, Form, Frame, Product, Quality, Refine, Repair, Simplify,
-    TextureFormat, Up,
+    AlphaMode, Blend, Compress, Detail, Device, Form, Frame, Product, Quality, Refine, Repair,
+    Simplify, TextureFormat, Up,
 };
 use proto::limits::{MAX_HOLE_EDGES, MAX_HOLE_SIZE, MAX_TRIANGLES, MAX_VIEWS, MAX_WELD};
 use proto::pages::Pages;
@@ -160,6 +160,16 @@ pub struct JobOptions {
     /// around each that the views have shown; weakly observed texels count half, inferred ones not.
     #[arg(long, help_heading = "Result")]
     pub provenance_attribute: bool,
+    /// Bring back what simplification took, in textures of a GLB: `normal` is a normal map of the surface before it, `occlusion` how
+    /// much ambient light arrives there. Where views show these channels themselves, they win.
+    #[arg(
+        long,
+        default_value_t,
+        value_enum,
+        conflicts_with = "vertex_colours",
+        help_heading = "Result"
+    )]
+    pub detail: Detail,
     /// How viewers take the opacity that views bring as a channel (see `channels` in transforms.json): `auto` goes by what it
     /// holds.
     #[arg(

@@ -23,6 +23,7 @@ pub fn doing(phase: Phase) -> &'static str {
         Phase::Init => "averaging views",
         Phase::Fit => "fitting the texture",
         Phase::Gutter => "filling gutters",
+        Phase::Detail => "finding the original surface",
         Phase::Png => "compressing the texture",
         Phase::Glb => "writing the GLB",
         Phase::Measure => "measuring held-out views",
@@ -46,6 +47,7 @@ pub fn unit(phase: Phase) -> &'static str {
         | Phase::Init
         | Phase::Fit
         | Phase::Gutter
+        | Phase::Detail
         | Phase::Png
         | Phase::Glb
         | Phase::Measure

@@ -117,10 +117,16 @@ fn psnr(model: &Model, slot: &str, channel: Channel, components: &[usize]) -> f6
     decibel(squares, count)
 }
 
-/// PSNR of the normals that a viewer reconstructs from the map, against the truth; directions are halved, as in the
-/// bytes of a world-space map. Also checks tangent frames against glTF's convention: +X right and +Y up in the picture.
-/// world. On the way the frames are held against the glTF convention: +X right and +Y up in the picture.
+/// PSNR of the normals that a viewer reconstructs from the map, against those of the channel.
 fn relief(model: &Model) -> f64 {
+    let [mapped, _] = normals(model, |place| Channel::Normal.at(unit(place)));
+    mapped
+}
+
+/// PSNR of the normals that a viewer reconstructs from the map, and of the mesh's own, against the `truth` of each place;
+/// directions are halved, as in the bytes of a world-space map. Also checks tangent frames against glTF's convention: +X
+/// right and +Y up in the picture.
+fn normals(model: &Model, truth: impl Fn(Vector) -> Vector) -> [f64; 2] {
     let (picture, edge) = picture(model, "normalTexture");
     let (positions, normals) = (model.floats::<3>("POSITION"), model.floats::<3>("NORMAL"));
     let (tangents, uvs) = (
@@ -130,7 +136,7 @@ fn relief(model: &Model) -> f64 {
     let bitangents: Vec<Vector> = (normals.iter().zip(&tangents))
         .map(|(&normal, &[x, y, z, w])| cross(normal, [x, y, z]).map(|value| value * w))
         .collect();
-    let (mut squares, mut count, mut turned) = (0.0, 0, 0);
+    let (mut squares, mut count, mut turned) = ([0.0; 2], 0, 0);
     for (at, corners, weights) in surface(model, edge) {
         let [x, y, z, _] = blend(&tangents, corners, weights);
         let axes = [
@@ -141,11 +147,13 @@ fn relief(model: &Model) -> f64 {
         let map = [0, 1, 2].map(|k| f64::from(texel(&picture, at)[k]) / 127.5 - 1.0);
         assert!(map[2] > 0.0, "{map:?} points inwards");
         let shown = unit([0, 1, 2].map(|k| (0..3).map(|axis| map[axis] * axes[axis][k]).sum()));
-        let truth = Channel::Normal.at(unit(blend(&positions, corners, weights)));
-        squares += (0..3)
-            .map(|k| ((shown[k] - truth[k]) / 2.0).powi(2))
-            .sum::<f64>()
-            / 3.0;
+        let truth = truth(blend(&positions, corners, weights));
+        for (squares, normal) in squares.iter_mut().zip([shown, axes[2]]) {
+            *squares += (0..3)
+                .map(|k| ((normal[k] - truth[k]) / 2.0).powi(2))
+                .sum::<f64>()
+                / 3.0;
+        }
         count += 1;
         // Along the picture's rows and up its columns, the surface must run as the frame says.
         let [a, b, c] = corners.map(|corner| (positions[corner], uvs[corner]));
@@ -160,7 +168,7 @@ fn relief(model: &Model) -> f64 {
         turned += usize::from(dot(right, axes[0]) <= 0.0 || dot(up, axes[1]) <= 0.0);
     }
     assert_eq!(turned, 0, "of {count} frames");
-    decibel(squares, count)
+    squares.map(|squares| decibel(squares, count))
 }
 
 /// Compares every channel with the truth.
@@ -610,4 +618,99 @@ fn every_page_has_its_own_part_of_every_channel() {
         assert_near(&model, 50.0, 15.0);
     }
     glb::assert_files_valid(&[bench.path("out/a.glb")]);
+}
+
+/// Waves on the unit ball: how far the surface lies outside of it in a direction.
+fn wave([x, y, z]: Vector) -> f64 {
+    0.02 * (9.0 * x).sin() * (8.0 * y + 1.0).sin() * (7.0 * z).cos()
+}
+
+/// The normal of the wavy ball in the direction of a place: the gradient of `|p| - wave(p / |p|)`.
+fn normal_of_waves(place: Vector) -> Vector {
+    let along = unit(place);
+    let on = along.map(|x| x * (1.0 + wave(along)));
+    let level = |at: Vector| dot(at, at).sqrt() - wave(unit(at));
+    unit([0, 1, 2].map(|axis| {
+        let step = |by: f64| {
+            let mut at = on;
+            at[axis] += by;
+            level(at)
+        };
+        step(1e-5) - step(-1e-5)
+    }))
+}
+
+#[test]
+fn a_simplified_mesh_shows_the_normals_and_the_occlusion_of_what_it_was() {
+    let views = Views {
+        channels: Vec::new(),
+        ..few()
+    };
+    let bench = with_ball(&views);
+    let text = fs::read_to_string(bench.path("mesh.obj")).expect("a mesh");
+    let lines = text.lines().map(|line| {
+        let Some(point) = line.strip_prefix("v ") else {
+            return line.to_owned();
+        };
+        let point: Vec<f64> = point
+            .split(' ')
+            .map(|x| x.parse().expect("a number"))
+            .collect();
+        let point = [point[0], point[1], point[2]];
+        let [x, y, z] = point.map(|x| x * (1.0 + wave(point)));
+        format!("v {x} {y} {z}")
+    });
+    let wavy: Vec<String> = lines.collect();
+    fs::write(bench.path("mesh.obj"), wavy.join("\n")).expect("a mesh");
+
+    let more = [
+        "--simplify",
+        "0.95",
+        "--device",
+        "cpu",
+        "--detail",
+        "normal,occlusion",
+    ];
+    let report = report(&bench, "out/a.glb", &more);
+    let path = bench.path("out/a.glb");
+    let model = Model::open(&path);
+    let [mapped, own] = normals(&model, normal_of_waves);
+    eprintln!("{mapped:.1} dB with the map, {own:.1} without");
+    assert!(mapped > 30.0 && mapped > own + 8.0, "{mapped} {own}");
+    let occlusion = picture(&model, "occlusionTexture").0;
+    let red: Vec<u8> = occlusion
+        .bytes
+        .chunks(occlusion.width())
+        .map(|texel| texel[0])
+        .collect();
+    let (least, most) = (red.iter().min(), red.iter().max());
+    assert!(
+        least.is_some_and(|&least| least < 245) && most.is_some_and(|&most| most > 250),
+        "{least:?} {most:?}"
+    );
+    let detail = &report["bake"]["detail"];
+    assert_eq!(detail["layers"], json!(["normal", "occlusion"]));
+    assert_eq!(detail["triangles"], 6016);
+    assert!(number(&detail["found"]) > 0.99, "{detail}");
+    glb::assert_files_valid(&[path]);
+
+    // The same views with normals of their own: those win.
+    let shown = with_ball(&few());
+    fs::copy(bench.path("mesh.obj"), shown.path("mesh.obj")).expect("a mesh");
+    self::report(&shown, "out/a.glb", &more);
+    let [of_views, _] = normals(&Model::open(&shown.path("out/a.glb")), |place| {
+        Channel::Normal.at(unit(place))
+    });
+    assert!(of_views > 20.0, "{of_views}");
+
+    let flat = bake(
+        &bench,
+        "out/b.glb",
+        &["--detail", "normal", "--device", "cpu"],
+    );
+    assert!(
+        flat.stderr.contains("the normal map is flat"),
+        "{}",
+        flat.stderr
+    );
 }

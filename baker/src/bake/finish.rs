@@ -17,7 +17,7 @@ pub(crate) mod summary;
 use std::time::Instant;
 
 use proto::job::Blend;
-use proto::message::{BakeSummary, Failure, LayerFit, Phase};
+use proto::message::{BakeSummary, DetailFigures, Failure, LayerFit, Phase};
 use proto::plan::RowsHeld;
 use proto::table::{Refined, Texture};
 
@@ -113,13 +113,14 @@ impl Finished {
         context: &FitContext<'_>,
         backend: &mut dyn Backend,
         intake: &Intake<'_>,
-        channels: Vec<LayerFit>,
+        (channels, detail): (Vec<LayerFit>, Option<DetailFigures>),
         came: Instant,
     ) -> Result<Baked, Failure> {
         let refiner = &intake.refiner;
         let [uploaded_kib, read_back_kib] = backend.moved().map(|bytes| bytes / 1024);
         let mut summary = BakeSummary {
             channels,
+            detail,
             times: context.stages.take_times(),
             rows: RowsHeld {
                 left_out: refiner.decimation().map_or(0, Decimation::left_out),

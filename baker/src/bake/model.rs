@@ -4,6 +4,8 @@
 //! |---|---|
 //! | `scene` | mesh → positions in a ball of radius 1, texel coordinates |
 //! | `atlas` | scene → triangle of each texel, links to its neighbours on the surface, seams |
+//! | `normals` | points, triangles → normals of the points |
+//! | `hierarchy` | triangles → where a line meets them, and the nearest point on them |
 //! | `raster` | scene, camera → the triangle that each sample hits |
 //! | `rows` | the linear model: a pixel is a weighted sum of texels |
 //! | `links` | which neighbouring texels are of one surface |
@@ -17,7 +19,9 @@
 pub mod atlas;
 pub mod colour;
 pub mod footprint;
+pub(crate) mod hierarchy;
 pub mod links;
+pub(crate) mod normals;
 pub(crate) mod plots;
 pub mod raster;
 pub(crate) mod row_cache;

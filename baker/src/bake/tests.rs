@@ -118,6 +118,7 @@ fn job() -> BakeJob {
         memory: Memory::Full,
         texture_size: None,
         maps: true,
+        detail: proto::job::Detail::Off,
         refine: Refine::Off,
         vram_budget: None,
         gpu_times: false,

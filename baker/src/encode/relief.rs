@@ -77,7 +77,7 @@ pub fn relief(mesh: &Mesh, tangents: &[[f32; 4]], size: u32, normals: &[[u8; 4]]
         };
         let mixed: [f32; 3] =
             std::array::from_fn(|k| share * turned * normal[k] + (1.0 - share) * frame[2][k]);
-        encode(&frame, mixed)
+        encode(&frame, mixed, threshold(texel, edge))
     });
     let texels = texels.collect();
     work();
@@ -212,8 +212,17 @@ fn spread(
     (nearest, steps)
 }
 
+/// What a texel's values are rounded by, 0 to 1: ordered dither of 8×8 texels (Bayer, 1973). Steps of 8 bits show as bands
+/// where light glances off.
+fn threshold(texel: usize, edge: usize) -> f32 {
+    let (column, row) = (texel % edge, texel / edge);
+    let bit = |k: usize| ((column ^ row) >> k & 1) << 1 | row >> k & 1;
+    let place = bit(0) << 4 | bit(1) << 2 | bit(2);
+    (place as f32 + 0.5) / 64.0
+}
+
 /// Encodes a world direction as bytes of the map.
-fn encode(frame: &Frame, direction: [f32; 3]) -> [u8; 4] {
+fn encode(frame: &Frame, direction: [f32; 3], threshold: f32) -> [u8; 4] {
     let [t, b, n] = *frame;
     let volume = dot(t, cross(b, n));
     if volume.abs() < FLATTEST {
@@ -228,7 +237,11 @@ fn encode(frame: &Frame, direction: [f32; 3]) -> [u8; 4] {
         .map(|value| value / volume),
     );
     let [x, y, z] = unit([x, y, z.max(LEAST_Z)]);
-    let byte = |value: f32| ((value + 1.0) * 127.5).round().clamp(0.0, 255.0) as u8;
+    // The mesh's own normal has no exact bytes: dither would cover plain surfaces with noise.
+    if x.abs().max(y.abs()) < 0.5 / 255.0 {
+        return FLAT;
+    }
+    let byte = |value: f32| ((value + 1.0) * 127.5 + threshold).clamp(0.0, 255.0) as u8;
     [byte(x), byte(y), byte(z), 255]
 }
 

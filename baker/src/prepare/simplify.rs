@@ -12,9 +12,9 @@ use meshopt::{SimplifyOptions, VertexDataAdapter};
 use proto::job::Simplify;
 use proto::message::{Code, Failure};
 
+use crate::bake::model::normals::{point_normals, surface_area};
 use crate::prepare::clean::{self, CleanError, CleanMesh};
 use crate::prepare::load::{NoUvs, RawMesh};
-use crate::prepare::normals::{point_normals, surface_area};
 
 /// Weight of a normal's change by its own length, against a move as long as the mesh.
 const NORMAL_WEIGHT: f32 = 0.05;

@@ -10,8 +10,8 @@ use proto::message::{Phase, UnwrapMethod};
 use proto::pages::Pages;
 use proto::table::Mesh;
 
+use crate::bake::model::normals::point_normals;
 use crate::prepare::clean::CleanMesh;
-use crate::prepare::normals::point_normals;
 use crate::worker::progress::{self, Progress, Ticker, each};
 use crate::worker::{last_words, pace};
 

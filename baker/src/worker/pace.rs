@@ -34,6 +34,8 @@ pub(crate) const TRIANGLE: u64 = 1_000;
 pub(crate) const SAMPLE: u64 = 500;
 /// Rasterising and blurring the silhouette of a mesh, per pixel of the view.
 pub(crate) const OUTLINE_PIXEL: u64 = 1_000;
+/// Finding what a texel of a simplified mesh stands for: its lines through the original surface.
+pub(crate) const DETAIL_TEXEL: u64 = 40_000;
 /// Vertex colours: collecting the observations of a view, per pixel.
 pub(crate) const LOOK_PIXEL: u64 = 300;
 /// Vertex colours: the robust mean of the observations, per point of the surface.

@@ -2,17 +2,19 @@
 
 use std::path::{Path, PathBuf};
 
-use proto::job::{Compress, Container, Form};
+use proto::job::{Compress, Container, Detail, Form};
 use proto::message::{Code, Table};
 use proto::pages::Pages;
 
 use crate::error::JobError;
+use crate::options::JobOptions;
 
 /// A form, and the files beside the result.
 pub(super) type Chosen = (Form, Vec<(Table, PathBuf)>);
 
 /// The form of a result by the ending of its name, and the files beside it.
-pub(super) fn place(mut form: Form, output: &Path) -> Result<Chosen, Box<JobError>> {
+pub(super) fn place(options: &JobOptions, output: &Path) -> Result<Chosen, Box<JobError>> {
+    let mut form = options.form();
     let bad = |message: &str, hint: &str| Err(JobError::own(Code::InvalidSpec, message, hint));
     let (texture, compress, pages) = (form.texture, form.compress, form.pages);
     let ending = output.extension().unwrap_or_default();
@@ -42,6 +44,12 @@ pub(super) fn place(mut form: Form, output: &Path) -> Result<Chosen, Box<JobErro
     if container != Container::Glb && form.provenance {
         return bad(
             "--provenance-attribute is for a GLB: PLY and OBJ have no such attribute here",
+            "give -o a name that ends in .glb",
+        );
+    }
+    if container != Container::Glb && options.detail != Detail::Off {
+        return bad(
+            "--detail is for a GLB: PLY and OBJ carry base colour alone",
             "give -o a name that ends in .glb",
         );
     }
@@ -141,6 +149,9 @@ mod tests {
         }
         assert!(refused("a.obj", &["--compress", "meshopt"]).contains("GLB"));
         assert!(refused("a.ply", &["--provenance-attribute"]).contains("GLB"));
+        assert!(refused("a.obj", &["--detail", "normal"]).contains("GLB"));
+        assert!(refused("a.glb", &["--detail", "normal", "--vertex-colours"]).contains("--detail"));
+        assert!(refused("a.glb", &["--detail", "normals"]).contains("normal,occlusion"));
         assert!(refused("a\n.obj", &[]).contains("printable"));
         assert!(refused("a.ply", &["--pages", "4"]).contains("PLY"));
         assert!(refused("a.glb", &["--pages", "4", "--vertex-colours"]).contains("--pages"));

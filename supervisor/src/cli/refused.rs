@@ -72,7 +72,7 @@ fn inputs(args: &BakeArgs) -> Vec<PathBuf> {
 fn outputs(args: &BakeArgs) -> Vec<PathBuf> {
     let job = &args.job;
     let output = args.output.as_deref();
-    let form = output.map(|output| form::place(job.told().form(), output));
+    let form = output.map(|output| form::place(&job.told(), output));
     let beside = form.and_then(Result::ok).unwrap_or_default().1;
     let maps = job.maps.as_deref().map(MapTargets::within);
     let named = [&args.output, &job.preview, &job.report];

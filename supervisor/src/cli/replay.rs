@@ -48,7 +48,7 @@ pub(super) fn spec(args: ReplayArgs, name: Arc<str>) -> Result<Spec, Box<JobErro
         Container::Obj => "obj",
     };
     let output = folder.join(format!("replayed.{ending}"));
-    let (form, beside) = form::place(options.form(), &output)?;
+    let (form, beside) = form::place(&options, &output)?;
     let target = |name: &str| Target::check(&folder.join(format!("replayed_{name}")));
     let maps = || {
         Ok::<_, Box<JobError>>(MapTargets {

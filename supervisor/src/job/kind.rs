@@ -115,6 +115,7 @@ impl<'a> Kind<'a> {
         match self {
             Self::Bake(spec) => TableStore::new(spec.atlas_size())
                 .with_maps(spec.maps.is_some())
+                .with_detail(spec.options.detail)
                 .with_rejected(spec.rejected.is_some())
                 .with_dry_run(spec.dry_run)
                 .with_container(spec.form.container, spec.form.pages),
@@ -242,6 +243,7 @@ fn bake_job(spec: &Spec, rung: &Rung) -> BakeJob {
         memory: rung.memory,
         texture_size: (!spec.options.texture_auto).then(|| spec.atlas_size()),
         maps: spec.maps.is_some(),
+        detail: spec.options.detail,
         refine: spec.options.refine(&spec.views.name),
         vram_budget: spec.options.vram_budget,
         gpu_times: spec.options.gpu_times,

@@ -3,6 +3,7 @@
 use std::str::FromStr;
 use std::time::Duration;
 
+use proto::job::Detail;
 use proto::limits::{
     MAX_HOLE_EDGES, MAX_HOLE_SIZE, MAX_TEXTURE_SIZE, MAX_TRIANGLES, MAX_VIEWS, MAX_WELD,
     MIN_TEXTURE_SIZE,
@@ -260,6 +261,11 @@ impl JobOptions {
                 bare && self.provenance_attribute,
                 "vertex_colours",
                 "not together with provenance_attribute",
+            ),
+            (
+                bare && self.detail != Detail::Off,
+                "vertex_colours",
+                "not together with detail: they have no texture",
             ),
             (
                 bare && self.pages != 1,

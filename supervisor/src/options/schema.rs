@@ -119,6 +119,13 @@ pub(super) fn finish(schema: &mut Schema) {
             bare("provenance_attribute", json!({ "const": true })),
         ),
         not(
+            &["vertex_colours", "detail"],
+            bare(
+                "detail",
+                json!({ "enum": ["normal", "occlusion", "normal,occlusion"] }),
+            ),
+        ),
+        not(
             &["mesh"],
             json!({ "mesh": { "type": "object", "required": ["images"], "properties": { "images": {} } } }),
         ),

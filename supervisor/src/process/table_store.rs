@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use proto::blob::Blob;
-use proto::job::{Container, Product};
+use proto::job::{Container, Detail, Product};
 use proto::limits::{MAX_TOTAL_VIEW_BYTES, MAX_VIEWS};
 use proto::message::{CompareSummary, Done, PrepareSummary, Role, Sha256, Table};
 use proto::pages::Pages;
@@ -47,6 +47,8 @@ pub struct TableStore {
     texture_size: u32,
     texture_bytes: u64,
     maps: bool,
+    /// Layers that come whether views show them or not.
+    detail: LayerSet,
     rejected: bool,
     dry_run: bool,
     comparison: Option<Comparing>,
@@ -79,6 +81,7 @@ impl TableStore {
             texture_size,
             texture_bytes: Texture::bytes_for(texture_size, false),
             maps: false,
+            detail: LayerSet::default(),
             rejected: false,
             dry_run: false,
             comparison: None,
@@ -108,6 +111,13 @@ impl TableStore {
     pub fn with_maps(mut self, maps: bool) -> Self {
         self.maps = maps;
         self.texture_bytes = Texture::bytes_for(self.texture_size, maps);
+        self
+    }
+
+    /// The texture is to come with these layers of the surface before simplification.
+    #[must_use]
+    pub fn with_detail(mut self, detail: Detail) -> Self {
+        self.detail = detail.layers();
         self
     }
 
@@ -164,8 +174,8 @@ impl TableStore {
             Table::View(index) => !self.delivered && (index as usize) < MAX_VIEWS,
             Table::Rejected(index) => (index as usize) < MAX_VIEWS,
             Table::Picture(page) => page < self.pages.count(),
-            // Of what no view shows there is no texture.
-            Table::Layer(layer) => self.prepared && self.layers.has(layer),
+            // Of what no view shows and nobody asked for there is no texture.
+            Table::Layer(layer) => self.prepared && self.layers.or(self.detail).has(layer),
             _ => true,
         };
         if !self.owns(role, table) || !index_ok {
@@ -379,7 +389,7 @@ impl TableStore {
         let textured = product == Product::Texture;
         let made = [Table::Texture, Table::Colours].map(|table| self.has(table));
         let layers = match product {
-            Product::Texture => self.layers,
+            Product::Texture => self.layers.or(self.detail),
             Product::VertexColours => LayerSet::default(),
         };
         let mut fitted = self.views.iter().filter(|(_, holdout)| !holdout);
@@ -393,7 +403,7 @@ impl TableStore {
             ),
             (
                 !layers.iter().eq(self.baked_layers()),
-                "its layers are not those of the views",
+                "its layers are not those of the views and of --detail",
             ),
             (
                 refined.is_some_and(|refined| refined.len() != cameras),

@@ -35,6 +35,7 @@ impl Report {
         lines.extend(self.prepare.as_ref().and_then(repaired));
         lines.extend(self.bake.as_ref().and_then(refined));
         lines.extend(self.bake.as_ref().and_then(layered));
+        lines.extend(self.bake.as_ref().and_then(detailed));
         lines.push(self.effort());
         let more = |file: &&FileEntry| !["glb", "ply", "obj"].contains(&&*file.kind);
         lines.extend(self.files.iter().filter(more).map(|file| {
@@ -161,6 +162,18 @@ fn layered(bake: &BakeSummary) -> Option<String> {
     let part = |fit: &LayerFit| format!("{} {:.1} dB", fit.name.name(), fit.psnr_db);
     let parts: Vec<String> = bake.channels.iter().map(part).collect();
     (!parts.is_empty()).then(|| format!("channels: {}", parts.join(", ")))
+}
+
+/// What was made of the surface before simplification; `None` if nothing was.
+fn detailed(bake: &BakeSummary) -> Option<String> {
+    let detail = bake.detail.as_ref()?;
+    let layers: Vec<&str> = detail.layers.iter().map(|layer| layer.name()).collect();
+    Some(format!(
+        "{} of {} triangles, whose normals differ from the mesh's by {:.1}° on average",
+        layers.join(" and "),
+        detail.triangles,
+        detail.angle_deg
+    ))
 }
 
 /// What views of splats were drawn from, and how.

@@ -378,7 +378,9 @@ fn span(phase: Phase) -> (f64, f64) {
         Phase::Init => (0.3, 0.35),
         Phase::Fit => (0.35, 0.9),
         Phase::Gutter => (0.9, 0.92),
-        Phase::Png => (0.92, 0.96),
+        // Only if requested.
+        Phase::Detail => (0.92, 0.93),
+        Phase::Png => (0.93, 0.96),
         Phase::Glb => (0.96, 0.97),
         Phase::Measure => (0.97, 0.98),
         Phase::Preview => (0.98, 0.99),

@@ -64,6 +64,7 @@ pub(crate) fn blank(adapter: AdapterInfo, known: [u64; 3]) -> BakeSummary {
         views: Vec::new(),
         refinement: None,
         channels: Vec::new(),
+        detail: None,
         times: Vec::new(),
         gpu_times: Vec::new(),
         host_times: Vec::new(),

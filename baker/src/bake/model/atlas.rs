@@ -123,14 +123,19 @@ fn weights(a: [f64; 2], b: [f64; 2], c: [f64; 2], area: f64, p: [f64; 2]) -> [f6
 #[must_use]
 pub fn barycentrics(scene: &Scene, triangle: u32, texel: usize) -> [f32; 3] {
     let size = scene.size as usize;
+    let centre = [(texel % size) as f64 + 0.5, (texel / size) as f64 + 0.5];
+    barycentrics_at(scene, triangle, centre)
+}
+
+/// Barycentric coordinates of a place of the texture, in texels, in a triangle; negative ones outside of it.
+pub(crate) fn barycentrics_at(scene: &Scene, triangle: u32, place: [f64; 2]) -> [f32; 3] {
     let [a, b, c] =
         scene.triangles[triangle as usize].map(|k| scene.texel_coords[k as usize].map(f64::from));
     let area = (b[0] - a[0]) * (c[1] - a[1]) - (c[0] - a[0]) * (b[1] - a[1]);
     if area == 0.0 {
         return [1.0 / 3.0; 3];
     }
-    let centre = [(texel % size) as f64 + 0.5, (texel / size) as f64 + 0.5];
-    weights(a, b, c, area, centre).map(|weight| weight as f32)
+    weights(a, b, c, area, place).map(|weight| weight as f32)
 }
 
 /// Chart number of each vertex: triangles join vertices to charts.

@@ -13,6 +13,8 @@ use crate::bake::plan::window::Window;
 pub struct Scene {
     /// Vertices within the unit ball.
     pub positions: Vec<[f32; 3]>,
+    /// Smooth unit normals of the vertices.
+    pub normals: Vec<[f32; 3]>,
     /// Position in texels: `uv · size`, so that texel (column i, row j) is centred on (i + ½, j + ½).
     pub texel_coords: Vec<[f32; 2]>,
     /// Vertices at one point of the surface share this number.
@@ -100,6 +102,7 @@ impl Scene {
             .collect();
         Self {
             positions: frame.normalise(&mesh.positions),
+            normals: mesh.normals.clone(),
             texel_coords,
             surface_vertices: mesh.surface_vertices.clone(),
             triangles: mesh.triangles.clone(),

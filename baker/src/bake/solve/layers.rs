@@ -13,10 +13,11 @@
 use std::time::Instant;
 
 use proto::job::Blend;
-use proto::message::{Failure, LayerFit};
+use proto::message::{DetailFigures, Failure, LayerFit};
 use proto::table::{Layer, LayerSet, LayerTexture, LayeredView, View, pack_normal};
 use rayon::prelude::*;
 
+use crate::bake::detail::Details;
 use crate::bake::error::failure;
 use crate::bake::finish::summary::psnr_of;
 use crate::bake::intake::view_source::ViewSource;
@@ -34,7 +35,8 @@ const CONTRADICTION: f32 = 20.0;
 /// For each channel of the fit, a layer and its channel.
 type Slots = [(Layer, usize); 3];
 
-/// Fits every layer that a fitted view has, in the subdomains of the base colour, if it has `parts`.
+/// Fits every layer that a fitted view has, in the subdomains of the base colour, if it has `parts`. What no view shows
+/// of a layer comes of `details`, and so do further layers.
 ///
 /// # Errors
 /// Those of the source and of the adapter, or no view shows a channel.
@@ -42,10 +44,10 @@ pub(crate) fn bake(
     context: &FitContext<'_>,
     backend: &mut dyn Backend,
     intake: &Intake<'_>,
-    parts: Option<&Subdomains>,
+    (parts, mut details): (Option<&Subdomains>, Details),
     blend: Blend,
     source: &mut impl ViewSource,
-) -> Result<Vec<LayerFit>, Failure> {
+) -> Result<(Vec<LayerFit>, Option<DetailFigures>), Failure> {
     let mut fits = Vec::new();
     let mut before = intake.sets.len() as u64;
     for set in together(&intake.sets) {
@@ -61,10 +63,12 @@ pub(crate) fn bake(
         let (fitted, with) = fitting.fit(backend, before, source)?;
         before += u64::from(with);
         for layer in set.iter() {
+            let mut texels = texels(layer, &fitting.slots, &fitted);
+            details.fill(layer, &mut texels, &fitted.fit.observed);
             source.put(&LayerTexture {
                 layer,
                 size: context.scene.size,
-                texels: texels(layer, &fitting.slots, &fitted),
+                texels,
             })?;
         }
         for fit in report(set, with, &fitted, begun.elapsed().as_secs_f64()) {
@@ -78,8 +82,11 @@ pub(crate) fn bake(
             fits.push(fit);
         }
     }
+    for texture in details.rest() {
+        source.put(&texture)?;
+    }
     fits.sort_by_key(|fit| fit.name);
-    Ok(fits)
+    Ok((fits, details.figures))
 }
 
 /// One set of layers that is fitted at once.

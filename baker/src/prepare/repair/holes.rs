@@ -13,8 +13,8 @@ use super::span::{Rim, span};
 use super::step::{Outcome, Ruler, pass};
 use super::topology::{Border, Step, Topology, ends};
 use super::unseen::{fan_area, length};
+use crate::bake::model::normals::{cross, sub, unit};
 use crate::prepare::clean::{CleanMesh, MIN_HEIGHT};
-use crate::prepare::normals::{cross, sub, unit};
 use crate::worker::progress::{self, Progress};
 
 /// A part whose area is smaller than this times its border's own area is a sheet with that border as its rim. Half a

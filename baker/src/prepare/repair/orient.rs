@@ -12,8 +12,8 @@ use super::sight::{self, Groups};
 use super::step::{Outcome, pass};
 use super::topology::{Topology, ends};
 use super::unseen::length;
+use crate::bake::model::normals::{cross, sub};
 use crate::prepare::clean::CleanMesh;
-use crate::prepare::normals::{cross, sub};
 use crate::worker::progress::Progress;
 
 /// Pairs of views that decide; the sides differ by much or not at all.

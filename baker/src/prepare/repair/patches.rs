@@ -6,8 +6,8 @@
 //! of that size is a patch by itself.
 
 use super::topology::Topology;
+use crate::bake::model::normals::{cross, sub, unit};
 use crate::prepare::clean::CleanMesh;
-use crate::prepare::normals::{cross, sub, unit};
 
 /// Smallest cosine between normals of a patch and the normal of its first triangle.
 const BENT: f64 = 0.5;

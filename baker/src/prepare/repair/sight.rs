@@ -11,7 +11,7 @@ use proto::table::Camera;
 use rayon::prelude::*;
 
 use super::canvas::{Canvas, Corner, Seen};
-use crate::prepare::normals::{cross, unit};
+use crate::bake::model::normals::{cross, unit};
 use crate::worker::pace;
 use crate::worker::progress::{self, Progress};
 

@@ -26,8 +26,8 @@ use super::patches::patches;
 use super::sight::{self, EDGE, Eye, Groups, Sight};
 use super::step::{Outcome, Ruler, pass};
 use super::topology::{Topology, ends};
+use crate::bake::model::normals::{cross, sub};
 use crate::prepare::clean::CleanMesh;
-use crate::prepare::normals::{cross, sub};
 use crate::worker::progress::{Progress, unit};
 
 /// Pairs of views, as many as TRELLIS has. Tests need fewer.

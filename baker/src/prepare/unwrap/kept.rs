@@ -12,9 +12,9 @@ use proto::pages::Pages;
 use proto::table::Mesh;
 
 use super::Unwrapped;
+use crate::bake::model::normals::point_normals;
 use crate::prepare::clean::CleanMesh;
 use crate::prepare::load::NoUvs;
-use crate::prepare::normals::point_normals;
 use crate::worker::progress::Progress;
 
 /// An excess beyond [0, 1] up to this is rounding, and is clamped.

@@ -78,13 +78,14 @@ const COLMAP: &str = "bake @/mesh.glb --views @/model/images.txt --images @/pics
     --stall-timeout 7.25 --min-psnr 12.5 --splat-views 40 --splat-filter mip:0.1 --sh 0 --crash-folder @/crashes";
 
 /// Jobs whose options are all off their defaults, in one or another.
-fn jobs() -> [String; 5] {
+fn jobs() -> [String; 6] {
     [
         COLMAP.to_owned(),
         format!(
             "{MESH} -o @/out/a.obj --target-faces 1000 --keep-uvs --uv-set 1 --texture-size 2048 --device gpu"
         ),
         format!("{MESH} -o @/out/a.ply --texture-format webp --device cpu"),
+        format!("{MESH} -o @/out/a.glb --simplify 0.5 --detail normal,occlusion"),
         format!("{MESH} -o @/out/a.glb --vertex-colours"),
         format!("{MESH} --dry-run"),
     ]

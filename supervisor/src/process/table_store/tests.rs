@@ -88,6 +88,7 @@ fn bake_done() -> Done {
         views: Vec::new(),
         refinement: None,
         channels: Vec::new(),
+        detail: None,
         times: Vec::new(),
         gpu_times: Vec::new(),
         host_times: Vec::new(),

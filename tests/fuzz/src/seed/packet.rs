@@ -1,12 +1,12 @@
 //! One packet of each kind and direction.
 
 use proto::job::{
-    BakeJob, Blend, CompareJob, Device, EncodeJob, Frame, Memory, PrepareJob, Product, Quality,
-    Refine, Repair, Simplify, TextureFormat, Up, WarmJob,
+    BakeJob, Blend, CompareJob, Detail, Device, EncodeJob, Frame, Memory, PrepareJob, Product,
+    Quality, Refine, Repair, Simplify, TextureFormat, Up, WarmJob,
 };
 use proto::message::{
-    AdapterInfo, BakeSummary, CameraFate, Code, Done, EncodeSummary, ExposureFate, Failure,
-    FromChild, LayerFit, MeshCounts, MeshStep, NotAFile, Phase, PhaseTime, PrepareSummary,
+    AdapterInfo, BakeSummary, CameraFate, Code, DetailFigures, Done, EncodeSummary, ExposureFate,
+    Failure, FromChild, LayerFit, MeshCounts, MeshStep, NotAFile, Phase, PhaseTime, PrepareSummary,
     ProvenanceShares, Refinement, Refusal, Rejected, Role, Root, SplatSummary, Start, StepFate,
     StepKind, Table, TextureChoice, ToChild, UnwrapMethod, ViewFit, ViewScore,
 };
@@ -65,6 +65,7 @@ fn to_child() -> Vec<ToChild> {
             memory: Memory::Small,
             texture_size: Some(512),
             maps: true,
+            detail: Detail::Both,
             refine: Refine::On,
             vram_budget: Some(1 << 30),
             gpu_times: true,
@@ -303,6 +304,13 @@ pub(crate) fn summaries() -> [Done; 3] {
                 seam_residual: 0.01,
                 seconds: 0.5,
             }],
+            detail: Some(DetailFigures {
+                layers: vec![Layer::Normal, Layer::Occlusion],
+                triangles: 375_000,
+                found: 0.99,
+                angle_deg: 8.0,
+                seconds: 1.5,
+            }),
             times: times.clone(),
             gpu_times: Vec::new(),
             host_times: Vec::new(),

@@ -437,6 +437,7 @@ pub(crate) fn summary(role: Role, views: u32, holdout: u32) -> Done {
             views: Vec::new(),
             refinement: None,
             channels: Vec::new(),
+            detail: None,
             gpu_times: Vec::new(),
             host_times: Vec::new(),
             pipeline_cache: None,

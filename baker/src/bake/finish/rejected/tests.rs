@@ -44,6 +44,7 @@ fn baked() -> (Vec<(u32, Vec<u8>)>, BakeSummary) {
         memory: Memory::Full,
         texture_size: None,
         maps: false,
+        detail: proto::job::Detail::Off,
         refine: Refine::Off,
         vram_budget: None,
         gpu_times: false,

@@ -32,6 +32,7 @@ fn job(product: Product) -> BakeJob {
         memory: Memory::Full,
         texture_size: None,
         maps: false,
+        detail: proto::job::Detail::Off,
         refine: Refine::Off,
         vram_budget: None,
         gpu_times: false,

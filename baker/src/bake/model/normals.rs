@@ -1,4 +1,4 @@
-//! Normals of a surface, with the area and the vector arithmetic that prepare needs.
+//! Points and triangles → normals of the points; with the area and the vector arithmetic that prepare needs.
 //!
 //! A triangle counts by its angle at the point (Thürmer and Wüthrich, 1998), so normals do not depend on the
 //! triangulation.
