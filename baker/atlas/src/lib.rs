@@ -47,7 +47,7 @@ const TRIANGLE: u64 = 4_000;
 /// Predicted duration of the page packer for any mesh: bounded by the number of charts.
 const PACKING: Duration = Duration::from_secs(3);
 /// Predicted duration of merging charts for any mesh: bounded by a count of its work.
-const MERGING: Duration = Duration::from_secs(3);
+const MERGING: Duration = Duration::from_secs(6);
 
 /// Why there is no atlas.
 #[derive(Debug, thiserror::Error)]

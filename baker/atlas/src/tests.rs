@@ -156,8 +156,8 @@ fn a_draft_is_an_atlas_of_less_work() {
 #[test]
 fn the_same_surface_gives_the_same_atlas_on_any_number_of_threads() {
     let sphere = icosphere(3);
-    // A bumpy one of many small charts, which merge and whose borders move.
-    let (mut positions, triangles) = surface::icosphere(5);
+    // A bumpy one of several parts and many small charts, which merge and whose borders move.
+    let (mut positions, triangles) = surface::icosphere(6);
     for at in &mut positions {
         let bump = (9.0 * at[0]).sin() * (11.0 * at[1]).sin() * (10.0 * at[2]).sin();
         *at = at.map(|x| x * (1.0 + 0.15 * bump));
@@ -179,7 +179,7 @@ fn the_same_surface_gives_the_same_atlas_on_any_number_of_threads() {
         };
         let one = with(1);
         assert_eq!(one.method, Method::Flattened);
-        for threads in [2, 3, 8] {
+        for threads in [2, 5] {
             assert_eq!(with(threads), one, "{threads} threads");
         }
     }
