@@ -10,7 +10,8 @@
 //! A mesh far from the origin is moved to a local one as it is read, and the cameras with it ([`load::read_local`]).
 //! Once the mesh is clean, silhouettes of some pictures tell whether it stands where the cameras look ([`frame`]).
 //!
-//! One safetensors file may hold mesh and views ([`arrays`]). Views may be a COLMAP model ([`colmap`]).
+//! One safetensors file may hold mesh and views ([`arrays`]). Views may be a COLMAP model ([`colmap`]) or the cameras
+//! of another program ([`programs`]).
 //!
 //! Tables go out in this order: first the splats that views are to be drawn of, and the surface that the views show, as it
 //! is before simplification; then the mesh once it is unwrapped, and in parallel each view as soon as it is decoded. An
@@ -58,6 +59,8 @@ pub(crate) mod transforms;
 mod frame;
 
 pub(crate) mod picture;
+
+mod programs;
 
 pub mod alone;
 

@@ -38,6 +38,7 @@ pub mod job;
 pub mod message;
 pub mod pages;
 pub mod plan;
+pub mod programs;
 mod role;
 pub mod sandbox;
 pub mod splats;

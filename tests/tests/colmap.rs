@@ -204,10 +204,10 @@ fn what_is_wrong_with_a_model_is_told_in_one_line() {
     let line = refused(&bench, "text", 65);
     assert!(line.contains("views/9.png: no such file"), "{line}");
     write("images.txt", &images);
-    write("cameras.txt", "9 DIVISION 48 48 57 57 24 24 0\n");
+    write("cameras.txt", "9 NEWEST 48 48 57 57 24 24 0\n");
     let line = refused(&bench, "text", 65);
     assert!(
-        line.contains("image 1 (views/0.png): camera 9: the model DIVISION"),
+        line.contains("image 1 (views/0.png): camera 9: the model NEWEST"),
         "{line}"
     );
     fs::remove_file(bench.path("text/cameras.txt")).expect("there");

@@ -127,15 +127,7 @@ pub fn read_model(files: &dyn Files, name: &str, size: [u32; 2]) -> Result<Vec<C
 }
 
 fn cameras(frames: &[Frame], size: [u32; 2]) -> Result<Vec<Camera>, Failure> {
-    let camera = |frame: &Frame| -> Result<Camera, Problem> {
-        let (focal, centre) = frame.lens.intrinsics(size)?;
-        Ok(Camera {
-            rotation: frame.pose.rotation,
-            translation: frame.pose.translation,
-            focal,
-            centre,
-        })
-    };
+    let camera = |frame: &Frame| -> Result<Camera, Problem> { Ok(frame.camera(size)?.0) };
     let cameras = frames.iter().map(camera);
     cameras
         .collect::<Result<_, _>>()

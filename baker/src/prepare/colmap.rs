@@ -25,10 +25,10 @@ mod wrong;
 
 use std::collections::HashMap;
 
-use proto::limits::{MAX_COLMAP_FILE_BYTES, MAX_COORDINATE};
+use proto::limits::{MAX_COLMAP_FILE_BYTES, MAX_COORDINATE, MAX_VIEWS};
 use proto::message::Failure;
 
-use super::transforms::{Frame, FrameLayers, Lens, Pose};
+use super::transforms::{Frame, Lens, Pose, with_faces};
 use crate::worker::folder::{Folder, Opened};
 use lens::Camera;
 use stream::Stream;
@@ -109,16 +109,13 @@ fn frames(images: Vec<Image>, cameras: &HashMap<u64, Camera>, file: &str) -> Rea
             hint: "a pose is a quaternion QW QX QY QZ and a translation, from world to camera",
             ..Wrong::new(named(text))
         })?;
-        Ok(Frame {
-            file: image.name,
-            mask: None,
-            pose,
-            lens,
-            held_out: false,
-            layers: FrameLayers::default(),
-        })
+        Ok(Frame::new(image.name, pose, lens))
     });
-    frames.collect()
+    let frames = with_faces(frames.collect::<Read<_>>()?);
+    match frames.len() > MAX_VIEWS {
+        true => Err(wrong::too_many(frames.len() as u64, MAX_VIEWS, "views")),
+        false => Ok(frames),
+    }
 }
 
 /// World to camera from a quaternion of any length but zero, and a translation.

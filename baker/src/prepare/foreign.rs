@@ -33,6 +33,11 @@ pub enum Class {
 pub(crate) const STL_MESH: &str = "a mesh (STL)";
 pub(crate) const OFF_MESH: &str = "a mesh (OFF)";
 
+/// The first line of Bundler's files.
+pub(crate) const BUNDLER: &str = "a Bundler file";
+
+/// Cameras that are read under the names that their programs give them.
+pub(crate) const NAMED: &str = "name it as its program does: bundle.out beside list.txt (Bundler), .mlp (MeshLab), .sfm (Meshroom), .xml (Metashape), cameras.json (splats)";
 const UNPACK: &str = "unpack it and give the file inside";
 const AGAIN: &str = "the download failed or asked for a login: download the file again";
 const LINK: &str = "the copy wrote links as text (git without core.symlinks, an unpacker): copy again and follow links";
@@ -152,7 +157,7 @@ const WORDS: [(&str, &str, Class, &str); 10] = [
     ),
     ("<!doctype html", "a web page (HTML)", Class::Other, AGAIN),
     ("<html", "a web page (HTML)", Class::Other, AGAIN),
-    ("# bundle file", "a Bundler file", Class::Cameras, CAMERAS),
+    ("# bundle file", BUNDLER, Class::Cameras, NAMED),
     (
         "nvm_v3",
         "a scene of VisualSFM (NVM)",
@@ -180,7 +185,7 @@ const XML: [(&str, &str, Class, &str); 6] = [
         "<chunk",
         "XML, as Agisoft Metashape exports cameras",
         Class::Cameras,
-        CAMERAS,
+        NAMED,
     ),
     (
         "<blocksexchange",
@@ -192,7 +197,7 @@ const XML: [(&str, &str, Class, &str); 6] = [
         "<meshlab",
         "a project of MeshLab (XML)",
         Class::Cameras,
-        CAMERAS,
+        NAMED,
     ),
 ];
 

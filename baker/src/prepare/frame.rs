@@ -170,11 +170,11 @@ pub(crate) fn straight(input: &Input<'_>) -> Option<Verdict> {
     clear.then(|| {
         Verdict::Refused(
             format!(
-                "the cameras have a lens ({}), but the pictures are a pinhole's: silhouettes overlap by {} as they are, by {} once the lens is undone (median of {} views)",
+                "the cameras have a lens ({}), but the pictures are a pinhole's: silhouettes overlap by {} as they are, by {} once the lens is undone ({})",
                 lens.name(),
                 percent(median_of(&undone, Overlap::iou)),
                 percent(median_of(&given, Overlap::iou)),
-                given.len()
+                of_views(given.len())
             ),
             "the pictures look undistorted already: give the cameras that belong to them (PINHOLE, without k1, k2, …); --frame given undoes the lens all the same",
         )
@@ -310,6 +310,14 @@ impl Given {
 
 fn median_of(overlaps: &[Overlap], of: impl Fn(&Overlap) -> f64) -> f64 {
     median(&mut overlaps.iter().map(of).collect::<Vec<_>>())
+}
+
+/// Of how many views a figure is the median.
+fn of_views(count: usize) -> String {
+    match count {
+        1 => "one view".to_owned(),
+        count => format!("median of {count} views"),
+    }
 }
 
 fn percent(share: f64) -> String {

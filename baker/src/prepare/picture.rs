@@ -1,4 +1,4 @@
-//! Decodes PNG, JPEG, WebP, TIFF, BMP or PNM, recognised by content, not by name, to 8-bit sRGB with straight alpha.
+//! Decodes PNG, JPEG, WebP, TIFF, BMP, PNM, OpenEXR or Radiance HDR, recognised by content, not by name, to 8-bit sRGB with straight alpha.
 //!
 //! The size is read from the header and checked before any decoder runs, so a picture costs at most what
 //! [`proto::limits`] allows. A truncated picture or one with a wrong checksum is refused: half a picture would be baked
@@ -13,12 +13,14 @@
 //! Deliberate limits:
 //!
 //! - Of an animated PNG the default picture is used.
-//! - CMYK, 12-bit and lossless JPEG, animated WebP and HDR (PQ, HLG) are refused.
+//! - CMYK, 12-bit and lossless JPEG, animated WebP and HDR (PQ, HLG) are refused. Light of OpenEXR and Radiance HDR is clipped at
+//!   white (`light.rs`).
 
 mod colour;
 mod error;
 mod jpeg;
 pub(crate) mod ktx2;
+mod light;
 mod pixels;
 mod plain;
 mod png;
@@ -61,6 +63,8 @@ pub(crate) fn probe(bytes: &[u8]) -> Result<Header, PictureError> {
         Format::WebP => probe::webp(bytes),
         Format::Tiff => tiff::size(bytes),
         Format::Bmp | Format::Pnm => plain::size(bytes, format),
+        Format::Exr => light::exr_size(bytes),
+        Format::Hdr => light::hdr_size(bytes),
         Format::Ktx2 => Err(PictureError::Unknown),
     }?;
     probe::check_size(width, height)?;
@@ -115,6 +119,8 @@ pub(crate) fn decode_as(
         Format::WebP => webp::decode(bytes, header, meaning)?,
         Format::Tiff => tiff::decode(bytes, header, meaning)?,
         Format::Bmp | Format::Pnm => plain::decode(bytes, header, meaning)?,
+        Format::Exr => light::decode_exr(bytes, header, meaning)?,
+        Format::Hdr => light::decode_hdr(bytes, header, meaning)?,
         Format::Ktx2 => (ktx2::Texture::read(bytes)?.decode(0)?, Colours::default()),
     };
     let has_alpha = pixels.iter().any(|pixel| pixel[3] != 255);

@@ -3,7 +3,7 @@
 //!
 //! - A key of a frame overrides the same key of the file.
 //! - Keys that change what a pixel sees are either obeyed (`OpenCV`'s radial and tangential distortion) or refused by
-//!   name (fisheye, thin prism, rolling shutter). They are never ignored. Other unknown keys are skipped unread,
+//!   name (thin prism, rolling shutter). They are never ignored. Other unknown keys are skipped unread,
 //!   whatever their size.
 //! - `applied_transform` and `applied_scale` (nerfstudio) say how the poses were moved out of another program's world.
 //!   The poses already contain them and are taken as written. The file cannot tell whether the mesh is in the same
@@ -22,6 +22,7 @@ mod frame;
 mod keys;
 pub(crate) mod lenient;
 mod lens;
+mod panorama;
 mod pose;
 mod split;
 #[cfg(test)]
@@ -37,9 +38,10 @@ pub(crate) use distortion::Distortion;
 pub(in crate::prepare) use distortion::tests::lens as lens_of;
 pub(crate) use error::{NoRotation, Problem, TransformsError};
 pub(crate) use fisheye::{Curved, Fisheye};
-pub(crate) use frame::Frame;
+pub(crate) use frame::{Frame, with_faces};
 use keys::{File, Keys};
 pub(crate) use lens::{Known, Lens, MAX_PIXELS};
+pub(crate) use panorama::Face;
 pub(crate) use pose::Pose;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -173,6 +175,10 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Transforms, TransformsError> {
             "fl_x and camera_angle_x of {disagreeing} frames disagree: fl_x is used"
         ));
     }
+    let frames = with_faces(frames);
+    if frames.len() > MAX_VIEWS {
+        return Err(TransformsError::TooManyFrames(frames.len()));
+    }
     Ok(Transforms {
         frames,
         warnings,
@@ -224,12 +230,9 @@ fn read_frame(keys: Keys, top: &Keys) -> Result<(Frame, Notes), Problem> {
     let layers = FrameLayers::from_keys(keys.channels, keys.normal_space, &top.normal_space)?;
     Ok((
         Frame {
-            file,
             mask: keys.mask_path,
             layers,
-            pose,
-            lens,
-            held_out: false,
+            ..Frame::new(file, pose, lens)
         },
         Notes {
             scaled: written.scaled,

@@ -287,9 +287,11 @@ fn unwanted() -> Failure {
 /// Flags the views that the file holds out by name, and `job.holdout` more of the rest.
 fn choose_holdout(set: &Set<'_>, job: &PrepareJob) -> Result<Vec<bool>, Failure> {
     let mut held_out: Vec<bool> = (0..set.len()).map(|index| set.held_out(index)).collect();
-    let rest: Vec<usize> = (0..set.len()).filter(|&index| !held_out[index]).collect();
+    let whole = |&index: &usize| !held_out[index] && !set.continues(index);
+    // The faces of a panorama show one another's borders: they stay together.
+    let rest: Vec<usize> = (0..set.len()).filter(whole).collect();
     if job.holdout as usize >= rest.len() {
-        let named = match set.len() - rest.len() {
+        let named = match held_out.iter().filter(|&&held| held).count() {
             0 => String::new(),
             named => format!(" ({named} more are held out by name)"),
         };
@@ -306,6 +308,11 @@ fn choose_holdout(set: &Set<'_>, job: &PrepareJob) -> Result<Vec<bool>, Failure>
     let chosen = holdout::choose(rest.len(), job.holdout as usize, job.seed);
     for (index, chosen) in rest.into_iter().zip(chosen) {
         held_out[index] |= chosen;
+        let mut next = index + 1;
+        while chosen && next < set.len() && set.continues(next) {
+            held_out[next] = true;
+            next += 1;
+        }
     }
     Ok(held_out)
 }
@@ -373,6 +380,7 @@ struct Tally {
     turned: Vec<usize>,
     sideways: Vec<usize>,
     converted: Vec<usize>,
+    clipped: Vec<usize>,
     unknown_colours: Vec<usize>,
     renamed: Vec<usize>,
     masked: Vec<usize>,
@@ -431,7 +439,7 @@ impl Delivery<'_> {
                 .into_iter()
                 .try_for_each(|next| self.finish(next, &mut tally).map(drop))
         })?;
-        self.report(&tally)
+        self.report(&mut tally)
     }
 
     /// Waits for a view and puts it; returns the bytes it held in memory.
@@ -476,6 +484,7 @@ impl Delivery<'_> {
         match colours {
             Colours::Srgb => {}
             Colours::Converted => tally.converted.push(next.index),
+            Colours::Clipped => tally.clipped.push(next.index),
             Colours::Unknown => tally.unknown_colours.push(next.index),
         }
         if wedged {
@@ -490,7 +499,7 @@ impl Delivery<'_> {
         Ok(next.bytes)
     }
 
-    fn report(&self, tally: &Tally) -> Result<(), Failure> {
+    fn report(&self, tally: &mut Tally) -> Result<(), Failure> {
         let (unseen, transparent) = (tally.unseen.len(), tally.transparent.len());
         if unseen + transparent == self.set.len() {
             let why = match (unseen, transparent) {
@@ -506,6 +515,8 @@ impl Delivery<'_> {
                 hint: self.set.convention().to_owned(),
             });
         }
+        // Most faces of a panorama look past the mesh.
+        tally.unseen.retain(|&index| !self.set.is_face(index));
         for (list, text) in [
             (
                 &tally.unseen,
@@ -522,7 +533,11 @@ impl Delivery<'_> {
             ),
             (
                 &tally.converted,
-                "are converted to sRGB from the colour space that their profile, cICP, gAMA or cHRM names",
+                "are converted to sRGB from the colour space that their profile, cICP, gAMA, cHRM or EXIF names, or from light",
+            ),
+            (
+                &tally.clipped,
+                "hold light brighter than white (1), which is clipped: render them darker, or tone-mapped, if that shows",
             ),
             (
                 &tally.unknown_colours,

@@ -83,7 +83,8 @@ pub(super) struct BakeArgs {
     pub(super) mesh: Option<PathBuf>,
     /// The views: a transforms.json (instant-ngp, nerfstudio or Blender style), or the folder that holds one; or a model of
     /// COLMAP (cameras and images, .bin or .txt), by its folder, its project's folder or one of its files; or a
-    /// safetensors file (observations, extrinsics, intrinsics), which may hold the mesh too; or Gaussian splats (PLY, SPZ,
+    /// safetensors file (observations, extrinsics, intrinsics), which may hold the mesh too; or cameras of Meshroom (.sfm),
+    /// MeshLab (.mlp), Bundler (.out with list.txt), Metashape (.xml) or a trainer of splats (cameras.json); or Gaussian splats (PLY, SPZ,
     /// SOG, .splat, GLB, glTF), of which Kiln draws views itself.
     #[arg(long, value_name = "FILE")]
     pub(super) views: Option<PathBuf>,
@@ -191,7 +192,8 @@ impl HostArgs {
 /// What `kiln bake` and `kiln submit` are told of a job alike: its options, and what JSON says in another way.
 #[derive(Clone, Debug, Args)]
 pub(super) struct JobArgs {
-    /// The pictures of a model of COLMAP, if not in `images` beside it or up to two folders above it.
+    /// The pictures of a model of COLMAP, if not in `images` beside it or up to two folders above it, or those of another
+    /// program's cameras, if not beside their file. Masks lie in `masks` beside this folder.
     #[arg(long, value_name = "FOLDER")]
     pub(super) images: Option<PathBuf>,
     /// Edge of the texture in texels, or of each of its pages: 256 to 8192, a multiple of 4; or `auto` for what the views resolve: the edge at which

@@ -5,6 +5,9 @@
 //! lie where the user says. Otherwise they lie in the nearest `images` beside the model or up to three folders above it,
 //! as COLMAP (`sparse/0`), its undistorter (`sparse`, `dense/0/sparse`) and nerfstudio (`colmap/sparse/0`) leave them, and
 //! their masks in `masks` beside it. Binary files are preferred to text, as in COLMAP.
+//!
+//! Cameras of other programs ([`programs`]) are one file, which names its pictures; they lie beneath its folder, or where
+//! the user says. A folder without any other list may hold one of these.
 
 use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,6 +18,7 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
 use nix::sys::stat::Mode;
 use proto::message::Code;
+use proto::programs::{self, Program};
 use proto::splats;
 
 use super::{Input, find, reason};
@@ -35,6 +39,8 @@ pub struct Pictures {
 const MODEL: [&str; 5] = ["images", "cameras", "points3D", "frames", "rigs"];
 /// How many folders above a model may hold its `images`.
 const ABOVE: usize = 3;
+/// Files of a folder at most that are looked at.
+const MOST_LISTED: usize = 10_000;
 /// Where a project's model may lie.
 const WITHIN: [&str; 8] = [
     "",
@@ -62,32 +68,69 @@ pub fn find_views(path: &Path, images: Option<&Path>) -> Result<Input, Box<JobEr
         return Err(without_cameras(path));
     }
     let mut input = find("the views", &file)?;
-    if !is_model(&input.name) {
-        return match images {
-            None => Ok(input),
-            Some(_) => Err(JobError::own(
-                Code::InvalidSpec,
-                format!(
-                    "--images is for a model of COLMAP, which {} is not",
-                    file.display()
-                ),
-                "leave it out: a transforms.json names its pictures itself",
-            )),
-        };
+    let program = programs::of_name(&input.name);
+    if program == Some(Program::Bundler) {
+        input = with_list(input, &file)?;
     }
-    input.pictures = Some(match images {
-        Some(folder) => opened(folder).map_err(|error| {
-            let why = reason(&error.into());
-            let message = format!("--images {}: {why}", folder.display());
-            JobError::own(
-                Code::MissingInput,
-                message,
-                "name the folder of the pictures",
-            )
-        })?,
-        None => beside(&file, None)?,
-    });
+    input.pictures = match (images, is_model(&input.name)) {
+        (None, true) => Some(beside(&file, None)?),
+        (None, false) => None,
+        (Some(folder), model) if model || program.is_some() => Some(given(folder)?),
+        (Some(_), _) => {
+            let message = format!(
+                "--images is for a model of COLMAP or the cameras of another program, which {} is not",
+                file.display()
+            );
+            let hint = "leave it out: a transforms.json names its pictures itself";
+            return Err(JobError::own(Code::InvalidSpec, message, hint));
+        }
+    };
     Ok(input)
+}
+
+/// A file of Bundler by the folder of its list of pictures, which is that around `bundle`.
+fn with_list(input: Input, file: &Path) -> Result<Input, Box<JobError>> {
+    let name = format!("bundle/{}", input.name);
+    let folder = std::path::absolute(file).ok();
+    let around = folder.as_deref().and_then(Path::parent);
+    let around = around
+        .filter(|folder| folder.ends_with("bundle"))
+        .and_then(Path::parent);
+    let list = programs::list_of(&name).unwrap_or_default();
+    let Some(list) = around
+        .map(|around| around.join(list))
+        .filter(|list| list.is_file())
+    else {
+        return Ok(input);
+    };
+    let folder = find("the list of pictures", &list)?.folder;
+    Ok(Input {
+        folder,
+        name,
+        ..input
+    })
+}
+
+/// The folder of pictures that the user names, with `masks` beside it.
+fn given(folder: &Path) -> Result<Pictures, Box<JobError>> {
+    let pictures = opened(folder).map_err(|error| {
+        let why = reason(&error.into());
+        let message = format!("--images {}: {why}", folder.display());
+        let hint = "name the folder of the pictures";
+        JobError::own(Code::MissingInput, message, hint)
+    })?;
+    let absolute = std::path::absolute(folder).ok();
+    let around = absolute.as_deref().and_then(Path::parent);
+    let around = around.and_then(|around| opened(around).ok());
+    let masks = around.and_then(|around| masks(&around.folder));
+    Ok(Pictures { masks, ..pictures })
+}
+
+/// The folder `masks` in the folder around pictures.
+fn masks(around: &OwnedFd) -> Option<Arc<OwnedFd>> {
+    openat2(around.as_fd(), "masks", beneath())
+        .ok()
+        .map(Arc::new)
 }
 
 /// The file of Gaussian splats that is given as the mesh, or that the folder of an unpacked SOG holds. It needs no views.
@@ -182,8 +225,12 @@ fn listing(path: &Path, model: bool) -> PathBuf {
         let splats = path.join(splats::LIST);
         return match found {
             Some(found) => found,
-            None if !transforms.exists() && splats.is_file() => splats,
-            None => transforms,
+            None if transforms.exists() => transforms,
+            None => match of_program(path) {
+                Some(found) => found,
+                None if splats.is_file() => splats,
+                None => transforms,
+            },
         };
     }
     let part =
@@ -198,6 +245,21 @@ fn listing(path: &Path, model: bool) -> PathBuf {
     }
 }
 
+/// The one file of another program's cameras in a folder; `cameras.json` comes last, since splats lie beside their mesh.
+fn of_program(path: &Path) -> Option<PathBuf> {
+    let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    let is_sole =
+        |name: &String| programs::of_name(name).is_some_and(|found| found != Program::Splatting);
+    let mut names = names.take(MOST_LISTED).filter(is_sole);
+    let bundle = path.join("bundle/bundle.out");
+    match (names.next(), names.next()) {
+        (Some(name), None) => Some(path.join(name)),
+        _ if bundle.is_file() => Some(bundle),
+        _ => Some(path.join(programs::SPLATTING)).filter(|file| file.is_file()),
+    }
+}
+
 /// The error of a folder in which no list of views was found: what it has instead, and what makes one.
 fn without_cameras(path: &Path) -> Box<JobError> {
     let ending = |name: &str| {
@@ -206,7 +268,10 @@ fn without_cameras(path: &Path) -> Box<JobError> {
     };
     let names = std::fs::read_dir(path).into_iter().flatten().flatten();
     let names = names.filter_map(|entry| entry.file_name().into_string().ok());
-    let endings: Vec<String> = names.take(1000).filter_map(|name| ending(&name)).collect();
+    let endings: Vec<String> = names
+        .take(MOST_LISTED)
+        .filter_map(|name| ending(&name))
+        .collect();
     let has = |wanted: &[&str]| {
         endings
             .iter()
@@ -216,17 +281,21 @@ fn without_cameras(path: &Path) -> Box<JobError> {
         ": it is a raw capture of Polycam"
     } else if has(&["cam"]) {
         ": it has .cam files, as MVE and texrecon have them"
+    } else if has(&["sfm", "mlp", "out", "xml"]) {
+        ": it has several files of other programs, of which one is to be named"
+    } else if has(&["log"]) {
+        ": it has a .log, as Open3D has trajectories, which name no pictures"
     } else if has(&["png", "jpg", "jpeg", "webp", "tif", "tiff", "heic", "exr"]) {
         ": it has pictures, and no cameras to them"
     } else {
         ""
     };
     let message = format!(
-        "the views {}: no transforms.json and no COLMAP model is in this folder{instead}",
+        "the views {}: neither a transforms.json, a COLMAP model nor cameras of another program are in this folder{instead}",
         path.display()
     );
     let hint = "views are cameras and pictures: convert them with ns-process-data, which makes a transforms.json, or \
-        give the folder of a COLMAP model";
+        give the folder of a COLMAP model, or the file of Meshroom (.sfm), MeshLab (.mlp), Bundler (.out) or Metashape (.xml)";
     JobError::own(Code::MissingInput, message, hint)
 }
 
@@ -253,11 +322,10 @@ fn beside(model: &Path, top: Option<&Path>) -> Result<Pictures, Box<JobError>> {
         let Ok(around) = opened(around) else { continue };
         match openat2(around.folder.as_fd(), "images", beneath()) {
             Ok(folder) => {
-                let masks = openat2(around.folder.as_fd(), "masks", beneath());
                 return Ok(Pictures {
                     path,
                     folder: Arc::new(folder),
-                    masks: masks.ok().map(Arc::new),
+                    masks: masks(&around.folder),
                 });
             }
             Err(Errno::EXDEV) => {
@@ -378,6 +446,54 @@ mod tests {
     }
 
     #[test]
+    fn a_folder_is_searched_as_each_program_leaves_it() {
+        // Files of a folder, and the one of its views.
+        for (files, found) in [
+            (
+                &[
+                    "transforms_train.json",
+                    "transforms_test.json",
+                    "train/r_0.png",
+                ][..],
+                "transforms_train.json",
+            ),
+            (
+                &["transforms.json", "colmap/sparse/0/images.bin"],
+                "transforms.json",
+            ),
+            (&["cameras.sfm", "images/a.jpg"], "cameras.sfm"),
+            (&["project.mlp", "cameras.json"], "project.mlp"),
+            (&["cameras.xml", "mesh.obj"], "cameras.xml"),
+            (&["bundle/bundle.out", "list.txt"], "bundle/bundle.out"),
+            (&["bundle.out", "list.txt"], "bundle.out"),
+            (&["cameras.json", "input.ply"], "cameras.json"),
+        ] {
+            let folder = tempfile::tempdir().expect("a folder");
+            for file in files {
+                let file = folder.path().join(file);
+                fs::create_dir_all(file.parent().expect("a folder")).expect("room");
+                fs::write(file, "{}").expect("room");
+            }
+            let input = find_views(folder.path(), None).expect(found);
+            assert_eq!(input.name, found);
+            let named = find_views(&folder.path().join(found), None).expect(found);
+            assert_eq!(named.name, found);
+        }
+        let folder = tempfile::tempdir().expect("a folder");
+        fs::write(folder.path().join("a.sfm"), "{}").expect("room");
+        fs::write(folder.path().join("b.sfm"), "{}").expect("room");
+        let several = find_views(folder.path(), None).expect_err("two");
+        assert!(
+            several.message.contains("one is to be named"),
+            "{}",
+            several.message
+        );
+        let far = tempfile::tempdir().expect("a folder");
+        let input = find_views(&folder.path().join("a.sfm"), Some(far.path())).expect("named");
+        assert_eq!(input.pictures.expect("pictures").path, far.path());
+    }
+
+    #[test]
     fn pictures_that_are_nowhere_or_elsewhere_are_told() {
         let project = project();
         let error = find_views(project.path(), None).expect_err("no pictures");
@@ -395,6 +511,15 @@ mod tests {
         let nowhere =
             find_views(project.path(), Some(Path::new("/nowhere"))).expect_err("no folder");
         assert!(nowhere.message.contains("--images /nowhere: no such file"));
+        fs::create_dir(far.path().join("images")).expect("room");
+        fs::create_dir(far.path().join("masks")).expect("room");
+        let masked = find_views(project.path(), Some(&far.path().join("images"))).expect("named");
+        assert!(
+            masked
+                .pictures
+                .and_then(|pictures| pictures.masks)
+                .is_some()
+        );
         fs::write(project.path().join("t.json"), "{}").expect("room");
         let other = find_views(&project.path().join("t.json"), Some(far.path()));
         assert!(other.expect_err("no model").message.contains("COLMAP"));

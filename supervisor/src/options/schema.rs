@@ -45,8 +45,8 @@ fn source() -> Value {
             "path": absolute("Beneath a folder that --root allows; a model of COLMAP by its images.bin or images.txt"),
         })),
         object(&["path", "images"], json!({
-            "path": { "type": "string", "pattern": r"^/(.*/)?images\.(bin|txt)$", "description": "A model of COLMAP beneath a folder that --root allows" },
-            "images": absolute("Of views that are a model of COLMAP: the folder of their pictures beneath a folder that --root allows, if not images beside the model or up to two folders above it"),
+            "path": { "type": "string", "pattern": r"^/(.*/)?(images\.(bin|txt)|cameras\.json|[^/]+\.(sfm|mlp|out|xml))$", "description": "A model of COLMAP, or another program's cameras, beneath a folder that --root allows" },
+            "images": absolute("Of views that are such files: the folder of their pictures beneath a folder that --root allows, if not images beside a model or up to two folders above it, or the folder of another program's file"),
         })),
         uploaded(json!({ "type": "string", "description": "One of files, which names the others" })),
     ] })

@@ -24,6 +24,7 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
 use proto::limits::{MAX_NAME_BYTES, MAX_OPENS, OPEN_DEADLINE_S};
 use proto::message::{NotAFile, Refusal, Root};
+use proto::programs;
 use tokio::time::timeout;
 
 use self::alike::alike;
@@ -95,10 +96,14 @@ impl Opener {
             _ if !pictures => Some(&input.folder),
             Some(pictures) if root == Root::Masks => pictures.masks.as_ref(),
             Some(pictures) => Some(&pictures.folder),
+            None if programs::of_name(&input.name).is_some() => {
+                (root == Root::Pictures).then_some(&input.folder)
+            }
             None => return Err("it asks for pictures of a model, and there is none".to_owned()),
         };
         let named = name == input.name
             || companion(&input.name) == Some(name.as_str())
+            || programs::list_of(&input.name).is_some_and(|list| list == name)
             || (root == Root::Views && exporter(&input.name) == name);
         self.waiting = true;
         Ok(Question {

@@ -19,6 +19,7 @@ use std::sync::Arc;
 
 use proto::limits::{MAX_COLMAP_FILE_BYTES, MAX_IMAGE_FILE_BYTES, MAX_MESH_FILE_BYTES};
 use proto::message::{Code, Refusal, Root};
+use proto::programs;
 use proto::splats;
 use sha2::{Digest as _, Sha256};
 
@@ -79,6 +80,14 @@ async fn walk(mesh: &Input, views: &Input, sent: bool) -> Result<Collection, Box
     let inputs = [mesh.clone(), views.clone()];
     let (mut files, mut given) = (Vec::new(), Given::default());
     let mut sources = Vec::new();
+    if sent && programs::of_name(&views.name).is_some() {
+        let message = format!(
+            "{}: only prepare reads the cameras of other programs, so their pictures cannot be found here and sent",
+            views.path.display()
+        );
+        let hint = "let the sidecar read them itself with --by-path, or bake with kiln bake";
+        return Err(JobError::own(Code::UnsupportedFeature, message, hint));
+    }
     for (root, input, what) in [
         (Root::Mesh, mesh, "the mesh"),
         (Root::Views, views, "the views"),

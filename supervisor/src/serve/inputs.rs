@@ -11,6 +11,7 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
 use nix::sys::stat::{Mode, SFlag, fstat};
 use proto::message::Code;
+use proto::programs;
 
 use super::problem::Problem;
 use crate::error::JobError;
@@ -82,15 +83,17 @@ impl Roots {
         })
     }
 
-    /// Opens views. A COLMAP model's pictures are in `images`, or beside or above the model, beneath the same root.
+    /// Opens views. Pictures of another program's cameras lie beneath their folder or in `images`. A COLMAP model's pictures are in `images`, or beside or above the model, beneath the same root.
     fn views(&self, path: &Path, images: Option<&Path>) -> Result<Input, String> {
         let mut input = self.find(path)?;
         let model = is_model(&input.name);
+        let other = programs::of_name(&input.name).is_some();
         input.pictures = match (images, model) {
             (None, false) => None,
+            (Some(images), false) if other => Some(self.pictures(images)?),
             (Some(_), false) => {
                 return Err(format!(
-                    "{} is no model of COLMAP: images is for one",
+                    "{} is no model of COLMAP and no file of another program's cameras: images is for these",
                     path.display()
                 ));
             }

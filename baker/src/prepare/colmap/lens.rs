@@ -3,7 +3,7 @@
 use proto::message::Code;
 
 use super::wrong::{Read, UNDISTORT, Wrong};
-use crate::prepare::transforms::{Curved, Fisheye, Known, Lens};
+use crate::prepare::transforms::{Curved, Distortion, Fisheye, Known, Lens, MAX_PIXELS};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Model {
@@ -78,6 +78,18 @@ impl Camera {
         if let Some(number) = self.parameters.iter().find(|x| !x.is_finite()) {
             return Err(Wrong::new(format!("{number} is no parameter of a lens")));
         }
+        if let ("EQUIRECTANGULAR", size) = (self.model.name(), &self.parameters[..]) {
+            return match size == self.size.as_slice() {
+                true if size.iter().all(|edge| (1.0..=MAX_PIXELS).contains(edge)) => {
+                    Ok(Lens::panorama(self.size))
+                }
+                true => Err(Wrong::new(format!("a panorama of {size:?} pixels"))),
+                false => Err(Wrong::new(format!(
+                    "a panorama of {size:?} pixels in a picture of {:?}",
+                    self.size
+                ))),
+            };
+        }
         let (focal, centre, radial, tangential) = match (self.model.name(), &self.parameters[..]) {
             ("SIMPLE_PINHOLE", &[f, x, y]) => ([f; 2], [x, y], [0.0; 6], [0.0; 2]),
             ("PINHOLE", &[fx, fy, x, y]) => ([fx, fy], [x, y], [0.0; 6], [0.0; 2]),
@@ -98,13 +110,22 @@ impl Camera {
                 return self.with(curved);
             }
         };
+        let distortion = Distortion::full(radial, tangential)
+            .map_err(|problem| Wrong::new(problem.to_string()))?;
+        self.known(focal, centre, distortion)
+    }
+
+    fn known(
+        &self,
+        focal: [f64; 2],
+        centre: [f64; 2],
+        distortion: Option<Distortion>,
+    ) -> Read<Lens> {
         let known = Known {
-            size: self.size,
+            size: Some(self.size),
             focal,
-            centre,
-            radial,
-            tangential,
-            curved: None,
+            centre: Some(centre),
+            distortion,
         };
         Lens::known(&known).map_err(|problem| Wrong::new(problem.to_string()))
     }
@@ -128,15 +149,8 @@ impl Camera {
                 prism: [s1, 0.0, s3, 0.0],
                 after: false,
             }),
-            ("RAD_TAN_THIN_PRISM_FISHEYE", &[k0, k1, k2, k3, k4, k5, p0, p1, s0, s1, s2, s3]) => {
-                Curved::Fisheye(Fisheye {
-                    radial: [k0, k1, k2, k3, k4, k5],
-                    // Its p0 is of x.
-                    tangential: [p1, p0],
-                    prism: [s0, s1, s2, s3],
-                    after: true,
-                })
-            }
+            ("RAD_TAN_THIN_PRISM_FISHEYE", aria) => Curved::Fisheye(Fisheye::of_aria(aria)?),
+            ("SIMPLE_DIVISION" | "DIVISION", &[k]) => Curved::Division(k),
             ("FOV", &[angle]) if (1e-6..WIDEST).contains(&angle) => Curved::Fov(angle),
             ("EUCM", &[alpha, beta]) if (0.0..=1.0).contains(&alpha) && beta > 0.0 => {
                 Curved::Eucm([alpha, beta])
@@ -160,15 +174,7 @@ impl Camera {
             [fx, fy, x, y, ..] => ([fx, fy], [x, y]),
             _ => return Err(self.unsupported()),
         };
-        let known = Known {
-            size: self.size,
-            focal,
-            centre,
-            radial: [0.0; 6],
-            tangential: [0.0; 2],
-            curved: Some(curved),
-        };
-        Lens::known(&known).map_err(|problem| Wrong::new(problem.to_string()))
+        self.known(focal, centre, Some(Distortion::Curved(curved)))
     }
 
     fn unsupported(&self) -> Wrong {

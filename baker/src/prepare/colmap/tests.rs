@@ -169,19 +169,19 @@ fn every_model_that_ours_covers_is_the_same_lens() {
 
 #[test]
 fn other_lenses_are_refused_by_name_where_an_image_has_one() {
-    let division: Camera<'_> = (5, 13, [64, 48], &[1.0; 5]);
+    let other: Camera<'_> = (5, 7, [64, 48], &[1.0, 1.0, 1.0, 1.0, 9.0]);
     let pinhole: Camera<'_> = (1, 1, [64, 48], &[50.0, 50.0, 32.0, 24.0]);
-    read_binary(&binary(&[division, pinhole], &[(1, TURN, 1, "a.png")])).expect("nobody uses it");
+    read_binary(&binary(&[other, pinhole], &[(1, TURN, 1, "a.png")])).expect("nobody uses it");
     let failure = read_binary(&binary(
-        &[division, pinhole],
+        &[other, pinhole],
         &[(1, TURN, 1, "a.png"), (9, TURN, 5, "b.png")],
     ));
-    let failure = failure.expect_err("a division model");
+    let failure = failure.expect_err("an absurd angle");
     assert_eq!(failure.code, Code::UnsupportedFeature);
     assert!(
         failure
             .message
-            .starts_with("images.bin: image 9 (b.png): camera 5: the model DIVISION "),
+            .starts_with("images.bin: image 9 (b.png): camera 5: the model FOV "),
         "{}",
         failure.message
     );
@@ -194,6 +194,32 @@ fn other_lenses_are_refused_by_name_where_an_image_has_one() {
     );
     let numbered = read_binary(&binary(&[(1, 99, [9, 9], &[])], &[])).expect_err("unknown");
     assert!(numbered.message.contains("model number 99") && numbered.hint.contains("undistorter"));
+}
+
+/// Coefficients of Project Aria, each another.
+const ARIA: [f64; 12] = [
+    0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.01, 0.02, 0.001, 0.002, 0.003, 0.004,
+];
+
+#[test]
+fn a_panorama_is_six_views() {
+    let image = (1, TURN, 1, "a.png");
+    let panorama =
+        |parameters: &[f64]| read_binary(&binary(&[(1, 17, [400, 200], parameters)], &[image]));
+    let frames = panorama(&[400.0, 200.0]).expect("a sphere");
+    assert_eq!(frames.len(), 6);
+    // Every model of COLMAP has its number, and none is left out.
+    assert_eq!(
+        lens::Model::numbered(17).expect("known").name(),
+        "EQUIRECTANGULAR"
+    );
+    assert!(lens::Model::numbered(18).is_none());
+    let other = panorama(&[200.0, 200.0]).expect_err("another size");
+    assert!(
+        other.message.contains("in a picture of [400.0, 200.0]"),
+        "{}",
+        other.message
+    );
 }
 
 #[test]
@@ -219,9 +245,20 @@ fn fisheyes_are_lenses() {
         ),
         (14, vec![], Curved::fisheye(&[])),
         (15, vec![], Curved::fisheye(&[])),
+        (
+            11,
+            [&ARIA[..]].concat(),
+            Curved::Fisheye(Fisheye::of_aria(&ARIA).expect("twelve")),
+        ),
+        (12, vec![-0.2], Curved::Division(-0.2)),
+        (13, vec![-0.2], Curved::Division(-0.2)),
         (16, vec![0.6, 1.1], Curved::Eucm([0.6, 1.1])),
     ] {
-        let lengths = if matches!(number, 8 | 9 | 14) { 1 } else { 2 };
+        let lengths = if matches!(number, 8 | 9 | 12 | 14) {
+            1
+        } else {
+            2
+        };
         let all = [vec![50.0; lengths], vec![32.0, 24.0], parameters].concat();
         let image = (1, TURN, 1, "a.png");
         let read = read_binary(&binary(&[(1, number, [64, 48], &all)], &[image])).expect("a lens");

@@ -51,6 +51,8 @@ pub(crate) enum Colours {
     Srgb,
     /// It was converted to sRGB.
     Converted,
+    /// It was converted from light, of which some was brighter than white.
+    Clipped,
     /// They cannot be read or followed: the pixels are taken for sRGB.
     Unknown,
 }
@@ -143,14 +145,14 @@ pub(super) fn of_png(
         profile = with_curve(profile, ToneReprCurve::Parametric(vec![exponent]));
     }
     if let Some(primaries) = &info.chrm_chunk
-        && !take_primaries(&mut profile, primaries)
+        && !take_primaries(&mut profile, chromaticities(primaries))
     {
         return Ok(Way::Unknown);
     }
     Ok(to_srgb(&profile))
 }
 
-/// The way from what a file says of its colours, which only an ICC profile may. `icc` gives it.
+/// The way from what a file says of its colours, by an ICC profile, or by EXIF where it has none. `icc` gives it.
 ///
 /// # Errors
 /// It is an HDR picture.
@@ -159,10 +161,31 @@ pub(super) fn way(
     (header, meaning): (Header, Meaning),
     icc: impl FnOnce() -> Option<Vec<u8>>,
 ) -> Result<Way, PictureError> {
-    if meaning != Meaning::Colours || !tags::has_profile(bytes, header.format) {
+    if meaning != Meaning::Colours {
         return Ok(Way::Same);
     }
+    if !tags::has_profile(bytes, header.format) {
+        return Ok(match tags::is_adobe_rgb(bytes, header.format) {
+            true => to_srgb(&ColorProfile::new_adobe_rgb()),
+            false => Way::Same,
+        });
+    }
     icc().map_or(Ok(Way::Unknown), |icc| of_profile(&icc))
+}
+
+/// The way from linear light of these chromaticities: white, red, green and blue; those of BT.709 where there are none.
+pub(super) fn of_light(chromaticities: Option<[[f32; 2]; 4]>) -> Way {
+    let mut profile = with_curve(
+        ColorProfile::new_srgb(),
+        ToneReprCurve::Parametric(vec![1.0]),
+    );
+    if let Some(all) = chromaticities {
+        let all = all.map(|[x, y]| Chromaticity::new(x, y));
+        if !take_primaries(&mut profile, all) {
+            return Way::Unknown;
+        }
+    }
+    to_srgb(&profile)
 }
 
 /// What a decoder gives: one to four channels (grey, grey and alpha, RGB, RGBA), row-major from the top.
@@ -221,10 +244,17 @@ impl Samples {
     }
 }
 
-/// Takes the chromaticities of a cHRM; false where they are none.
-fn take_primaries(profile: &mut ColorProfile, chrm: &SourceChromaticities) -> bool {
-    let [white, red, green, blue] = [chrm.white, chrm.red, chrm.green, chrm.blue]
-        .map(|(x, y)| Chromaticity::new(x.into_value(), y.into_value()));
+/// Those of a cHRM: white, red, green and blue.
+fn chromaticities(chrm: &SourceChromaticities) -> [Chromaticity; 4] {
+    [chrm.white, chrm.red, chrm.green, chrm.blue]
+        .map(|(x, y)| Chromaticity::new(x.into_value(), y.into_value()))
+}
+
+/// Takes chromaticities; false where they are none.
+fn take_primaries(
+    profile: &mut ColorProfile,
+    [white, red, green, blue]: [Chromaticity; 4],
+) -> bool {
     // Twice the area of the triangle.
     let area = (green.x - red.x) * (blue.y - red.y) - (blue.x - red.x) * (green.y - red.y);
     let inside = |at: f32| (1e-4..=1.0).contains(&at);

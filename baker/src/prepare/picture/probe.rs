@@ -16,6 +16,10 @@ pub(crate) enum Format {
     Bmp,
     /// PBM, PGM, PPM and PAM.
     Pnm,
+    /// `OpenEXR`.
+    Exr,
+    /// Radiance's.
+    Hdr,
     /// Basis Universal in KTX2, for meshes alone; see [`super::probe_texture`].
     Ktx2,
 }
@@ -32,6 +36,17 @@ pub(crate) struct Header {
 impl Header {
     pub(crate) fn pixels(self) -> usize {
         self.width as usize * self.height as usize
+    }
+
+    /// Bytes of memory that decoding it takes, an upper bound.
+    pub(crate) fn decoding_bytes(self) -> usize {
+        // The samples as decoded and as 16 bits; the 8-bit pixels exist at the same time.
+        let samples = match self.format {
+            Format::Exr => 16 + 8,
+            Format::Hdr => 12 + 8,
+            _ => 8,
+        };
+        self.pixels() * (samples + 4)
     }
 }
 
@@ -57,6 +72,10 @@ pub(super) fn format(bytes: &[u8]) -> Result<Format, PictureError> {
         Format::Bmp
     } else if matches!(bytes, [b'P', b'1'..=b'7', b' ' | b'\t' | b'\r' | b'\n', ..]) {
         Format::Pnm
+    } else if starts(b"\x76\x2F\x31\x01") {
+        Format::Exr
+    } else if starts(b"#?RADIANCE") || starts(b"#?RGBE") {
+        Format::Hdr
     } else {
         return Err(match foreign::recognise(bytes) {
             Some(Foreign {

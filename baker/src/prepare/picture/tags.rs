@@ -8,22 +8,65 @@ use super::probe::{Format, array};
 /// The orientation in which EXIF wants the picture shown. A broken EXIF block is no reason to lose the pixels.
 pub(super) fn orientation(bytes: &[u8], format: Format) -> Orientation {
     if format == Format::Tiff {
-        // An EXIF block is a TIFF file in itself.
         return Orientation::from_exif_chunk(bytes).unwrap_or(Orientation::NoTransforms);
     }
+    let found = exif(bytes, format).and_then(Orientation::from_exif_chunk);
+    found.unwrap_or(Orientation::NoTransforms)
+}
+
+/// Whether EXIF says that the colours are those of Adobe RGB, as cameras do that write no profile: the interoperability index
+/// R03 of DCF's optional colour space (JEITA CP-3461).
+pub(super) fn is_adobe_rgb(bytes: &[u8], format: Format) -> bool {
+    const EXIF_DIRECTORY: u16 = 0x8769;
+    const INTEROPERABILITY: u16 = 0xA005;
+    const INDEX: u16 = 1;
+    let index = |tiff: &[u8]| {
+        let little = tiff.starts_with(b"II");
+        let number = |at: usize| -> Option<usize> {
+            let bytes = array::<4>(tiff, at)?;
+            let number = if little {
+                u32::from_le_bytes(bytes)
+            } else {
+                u32::from_be_bytes(bytes)
+            };
+            Some(number as usize)
+        };
+        let short = |at: usize| -> Option<u16> {
+            let bytes = array::<2>(tiff, at)?;
+            Some(if little {
+                u16::from_le_bytes(bytes)
+            } else {
+                u16::from_be_bytes(bytes)
+            })
+        };
+        // Where the value of an entry of a directory stands.
+        let entry = |directory: usize, tag: u16| {
+            let count = usize::from(short(directory)?);
+            let mut entries = (0..count).map(|k| directory + 2 + 12 * k);
+            entries.find(|&at| short(at) == Some(tag)).map(|at| at + 8)
+        };
+        let first = number(4)?;
+        let exif = number(entry(first, EXIF_DIRECTORY)?)?;
+        let interoperability = number(entry(exif, INTEROPERABILITY)?)?;
+        array::<3>(tiff, entry(interoperability, INDEX)?)
+    };
+    exif(bytes, format).and_then(index) == Some(*b"R03")
+}
+
+/// The EXIF block, which is a TIFF file in itself.
+fn exif(bytes: &[u8], format: Format) -> Option<&[u8]> {
     let mut found = None;
     blocks(bytes, format, |name, body| {
-        let exif = match (format, name) {
+        found = match (format, name) {
             (Format::Jpeg, [0xFF, 0xE1, ..]) => body.strip_prefix(b"Exif\0\0"),
             (Format::Png, b"eXIf") => Some(body),
             // Some writers keep the prefix of JPEG.
             (Format::WebP, b"EXIF") => Some(body.strip_prefix(b"Exif\0\0").unwrap_or(body)),
             _ => None,
         };
-        found = exif.map(Orientation::from_exif_chunk);
         found.is_none()
     });
-    found.flatten().unwrap_or(Orientation::NoTransforms)
+    found
 }
 
 /// Whether the file holds an ICC profile, readable or not.
@@ -47,7 +90,9 @@ fn blocks<'a>(bytes: &'a [u8], format: Format, mut each: impl FnMut(&[u8; 4], &'
         Format::Png => 8,
         Format::Jpeg => 2,
         Format::WebP => 12,
-        Format::Tiff | Format::Bmp | Format::Pnm | Format::Ktx2 => return,
+        Format::Tiff | Format::Bmp | Format::Pnm | Format::Exr | Format::Hdr | Format::Ktx2 => {
+            return;
+        }
     };
     while let Some([a, b, c, d, e, f, g, h]) = array(bytes, at) {
         let (name, start, length, end) = match format {

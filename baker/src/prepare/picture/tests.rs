@@ -660,3 +660,188 @@ fn bmp_and_pnm_are_what_a_png_of_their_samples_is() {
     assert_eq!(bits.pixels, [[255; 4], [0, 0, 0, 255]]);
     assert!(refusal(b"P5 1 1 100\n0").contains("neither 255"));
 }
+
+/// An OpenEXR of one pixel row with these channels, in a data window that begins at a place of a display window.
+fn exr_of(rgba: &[[f32; 4]], at: i32, width: usize, primaries: Option<[[f32; 2]; 4]>) -> Vec<u8> {
+    use exr::prelude::*;
+    let pixels = SpecificChannels::rgba(|place: Vec2<usize>| {
+        let [r, g, b, a] = rgba[place.x()];
+        (r, g, b, a)
+    });
+    let mut layer = Layer::new(
+        (rgba.len(), 1),
+        LayerAttributes::named("a"),
+        Encoding::SMALL_LOSSLESS,
+        pixels,
+    );
+    layer.attributes.layer_position = Vec2(at, 0);
+    let mut picture = exr::image::Image::from_layer(layer);
+    picture.attributes.display_window = IntegerBounds::new((0, 0), (width, 1));
+    picture.attributes.chromaticities =
+        primaries.map(|[white, red, green, blue]| attribute::Chromaticities {
+            red: Vec2(red[0], red[1]),
+            green: Vec2(green[0], green[1]),
+            blue: Vec2(blue[0], blue[1]),
+            white: Vec2(white[0], white[1]),
+        });
+    let mut file = Cursor::new(Vec::new());
+    picture
+        .write()
+        .non_parallel()
+        .to_buffered(&mut file)
+        .expect("written");
+    file.into_inner()
+}
+
+fn as_view(file: &[u8]) -> Picture {
+    let meaning = (Meaning::Colours, Orientation::NoTransforms);
+    decode_as(file, probe(file).expect("a header"), meaning).expect("a picture")
+}
+
+#[test]
+fn light_becomes_srgb() {
+    // The curve of sRGB by its formula.
+    let encoded = |x: f64| {
+        let y = if x <= 0.003_130_8 {
+            12.92 * x
+        } else {
+            1.055 * x.powf(1.0 / 2.4) - 0.055
+        };
+        (y.clamp(0.0, 1.0) * 255.0).round() as u8
+    };
+    let light = [
+        [0.5, 0.18, 0.002, 1.0],
+        [0.25, 0.1, 0.0, 0.5],
+        [f32::NAN, -1.0, 0.9, 1.0],
+    ];
+    let file = exr_of(&light, 1, 5, None);
+    let picture = as_view(&file);
+    assert_eq!(
+        (picture.width, picture.height, picture.colours),
+        (5, 1, Colours::Converted)
+    );
+    // Outside the data window is nothing; alpha is divided out.
+    let wanted = [
+        [0; 4],
+        [encoded(0.5), encoded(0.18), encoded(0.002), 255],
+        [encoded(0.5), encoded(0.2), 0, 128],
+        [0, 0, encoded(0.9), 255],
+        [0; 4],
+    ];
+    for (found, wanted) in picture.pixels.iter().zip(wanted) {
+        let near = (0..4).all(|k| found[k].abs_diff(wanted[k]) <= 1);
+        assert!(
+            near || (found[3] == 0 && wanted[3] == 0),
+            "{found:?} {wanted:?}"
+        );
+    }
+    let bright = as_view(&exr_of(&[[3.0, 0.5, 0.5, 1.0]], 0, 1, None));
+    assert_eq!(
+        (bright.pixels[0][0], bright.colours),
+        (255, Colours::Clipped)
+    );
+    let numbers = read(&exr_of(&[[0.5, 0.25, 1.0, 1.0]], 0, 1, None)).expect("numbers");
+    assert_eq!(
+        (numbers.pixels[0], numbers.colours),
+        ([128, 64, 255, 255], Colours::Srgb)
+    );
+    // Display P3's red is outside sRGB, its white is white.
+    let p3 = Some([[0.3127, 0.329], [0.68, 0.32], [0.265, 0.69], [0.15, 0.06]]);
+    let converted = as_view(&exr_of(&[[0.5, 0.2, 0.2, 1.0], [1.0; 4]], 0, 2, p3));
+    assert!(
+        converted.pixels[0][0] > encoded(0.5) + 3 && converted.pixels[0][1] < encoded(0.2),
+        "{:?}",
+        converted.pixels
+    );
+    assert!(
+        converted.pixels[1].iter().all(|&byte| byte >= 254),
+        "{:?}",
+        converted.pixels
+    );
+    for end in 0..file.len() {
+        let cut = probe(&file[..end]).and_then(|header| decode(&file[..end], header));
+        assert!(cut.is_err(), "{end} of {}", file.len());
+    }
+    let mut hdr = Vec::new();
+    let pixels = [
+        image::Rgb([0.5_f32, 0.25, 0.125]),
+        image::Rgb([2.0, 0.0, 1.0]),
+    ];
+    image::codecs::hdr::HdrEncoder::new(&mut hdr)
+        .encode(&pixels, 2, 1)
+        .expect("written");
+    let picture = as_view(&hdr);
+    let wanted = [
+        [encoded(0.5), encoded(0.25), encoded(0.125), 255],
+        [255, 0, 255, 255],
+    ];
+    assert!(
+        picture
+            .pixels
+            .iter()
+            .flatten()
+            .zip(wanted.as_flattened())
+            .all(|(a, b)| a.abs_diff(*b) <= 2),
+        "{:?}",
+        picture.pixels
+    );
+    assert_eq!(picture.colours, Colours::Clipped);
+}
+
+#[test]
+fn adobe_rgb_by_exif_alone_is_converted() {
+    // Directories of EXIF by hand: the first, EXIF's, and that of interoperability with its index.
+    let exif = |index: &[u8; 4]| {
+        let entry = |tag: u16, kind: u16, count: u32, value: [u8; 4]| {
+            [
+                &tag.to_le_bytes()[..],
+                &kind.to_le_bytes(),
+                &count.to_le_bytes(),
+                &value,
+            ]
+            .concat()
+        };
+        let directory = |entries: &[Vec<u8>]| {
+            [
+                &(entries.len() as u16).to_le_bytes()[..],
+                &entries.concat(),
+                &[0; 4],
+            ]
+            .concat()
+        };
+        let first = directory(&[entry(0x8769, 4, 1, 26_u32.to_le_bytes())]);
+        let own = directory(&[
+            entry(0xA001, 3, 1, [0xFF, 0xFF, 0, 0]),
+            entry(0xA005, 4, 1, 56_u32.to_le_bytes()),
+        ]);
+        let interoperability = directory(&[entry(1, 2, 4, *index)]);
+        [
+            &b"Exif\0\0II*\0\x08\0\0\0"[..],
+            &first,
+            &own,
+            &interoperability,
+        ]
+        .concat()
+    };
+    let mut plain = Cursor::new(Vec::new());
+    let picture = image::RgbImage::from_pixel(16, 16, image::Rgb([200, 60, 60]));
+    picture
+        .write_to(&mut plain, ImageFormat::Jpeg)
+        .expect("written");
+    let plain = plain.into_inner();
+    let with = |exif: &[u8]| {
+        let length = (exif.len() as u16 + 2).to_be_bytes();
+        [&plain[..2], &[0xFF, 0xE1], &length, exif, &plain[2..]].concat()
+    };
+    let adobe = as_view(&with(&exif(b"R03\0")));
+    assert_eq!(adobe.colours, Colours::Converted);
+    // Adobe RGB's red lies outside sRGB's.
+    assert!(adobe.pixels[0][0] > 210, "{:?}", adobe.pixels[0]);
+    for other in [
+        exif(b"R98\0"),
+        exif(b"R03\0")[..40].to_vec(),
+        b"Exif\0\0".to_vec(),
+    ] {
+        assert_eq!(as_view(&with(&other)).pixels, as_view(&plain).pixels);
+    }
+}

@@ -422,7 +422,13 @@ fn is_lossless(bytes: &[u8], format: Format) -> bool {
             }
             false
         }
-        Format::Jpeg | Format::Tiff | Format::Bmp | Format::Pnm | Format::Ktx2 => false,
+        Format::Jpeg
+        | Format::Tiff
+        | Format::Bmp
+        | Format::Pnm
+        | Format::Exr
+        | Format::Hdr
+        | Format::Ktx2 => false,
     }
 }
 

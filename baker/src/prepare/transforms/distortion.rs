@@ -10,7 +10,7 @@
 //! the numerator. It is read as nerfstudio's unless k5 or k6 is set or the model is `FULL_OPENCV`.
 
 use super::error::Problem;
-use super::fisheye::Curved;
+use super::fisheye::{Curved, Fisheye};
 use super::keys::Keys;
 
 /// A lens that is no pinhole.
@@ -41,6 +41,40 @@ const FARTHEST: f64 = 5.67;
 const PROBES: u32 = 4096;
 
 impl Distortion {
+    /// Brown's lens with k1 to k4 (of r², r⁴, r⁶ and r⁸), p1 and p2 of `OpenCV`; none where they are zeros.
+    pub(crate) fn brown(radial: [f64; 4], tangential: [f64; 2]) -> Result<Option<Self>, Problem> {
+        Self::plane(Plane {
+            above: radial,
+            below: [0.0; 3],
+            tangential,
+        })
+    }
+
+    /// The lens of `FULL_OPENCV` with k1 to k6, p1 and p2; none where they are zeros.
+    pub(crate) fn full(
+        [k1, k2, k3, k4, k5, k6]: [f64; 6],
+        tangential: [f64; 2],
+    ) -> Result<Option<Self>, Problem> {
+        Self::plane(Plane {
+            above: [k1, k2, k3, 0.0],
+            below: [k4, k5, k6],
+            tangential,
+        })
+    }
+
+    fn plane(lens: Plane) -> Result<Option<Self>, Problem> {
+        let all = lens.above.iter().chain(&lens.below).chain(&lens.tangential);
+        let mut large = all.filter(|x| x.is_nan() || x.abs() > LARGEST);
+        match large.next() {
+            Some(&value) => Err(Problem::Range {
+                key: "a coefficient",
+                value,
+                wanted: "one of a lens",
+            }),
+            None => Ok((lens != Plane::default()).then_some(Self::Plane(lens))),
+        }
+    }
+
     /// Reads the keys; returns none for a pinhole.
     pub(super) fn from_keys(keys: &Keys, top: &Keys) -> Result<Option<Self>, Problem> {
         const RADIAL: [&str; 6] = ["k1", "k2", "k3", "k4", "k5", "k6"];
@@ -56,6 +90,24 @@ impl Distortion {
                 wanted: "a coefficient of a lens",
             })
         };
+        if keys.is_panorama() || top.is_panorama() {
+            return Ok(None);
+        }
+        let parameters = keys.parameters.as_ref().or(top.parameters.as_ref());
+        if let Some(value) = parameters.and_then(|all| all.iter().find(|x| x.abs() > LARGEST)) {
+            let (key, wanted) = ("distortion_params", "coefficients of a lens");
+            return Err(Problem::Range {
+                key,
+                value: *value,
+                wanted,
+            });
+        }
+        if keys.is_fisheye624() || top.is_fisheye624() {
+            let parameters = parameters.ok_or(Problem::Missing("distortion_params"))?;
+            let lens = Fisheye::of_aria(parameters);
+            let lens = lens.ok_or(Problem::Parameters(parameters.len()))?;
+            return Ok(Some(Self::Curved(Curved::Fisheye(lens))));
+        }
         let mut k = [0.0; 6];
         for (at, k) in k.iter_mut().enumerate() {
             *k = number(RADIAL[at], keys.radial[at], top.radial[at])?;
@@ -64,6 +116,14 @@ impl Distortion {
         for (at, p) in tangential.iter_mut().enumerate() {
             *p = number(TANGENTIAL[at], keys.tangential[at], top.tangential[at])?;
         }
+        match parameters.map(Vec::as_slice) {
+            None | Some([]) => {}
+            Some(&[k1, k2, k3, k4, p1, p2]) => {
+                k = [k1, k2, k3, k4, 0.0, 0.0];
+                tangential = [p1, p2];
+            }
+            Some(other) => return Err(Problem::Parameters(other.len())),
+        }
         let model = keys.camera_model.as_ref().or(top.camera_model.as_ref());
         if keys.is_fisheye() || top.is_fisheye() {
             return Ok(Some(Self::Curved(Curved::fisheye(&k[..4]))));
@@ -71,16 +131,10 @@ impl Distortion {
         let rational = k[4] != 0.0
             || k[5] != 0.0
             || model.is_some_and(|model| model.eq_ignore_ascii_case("FULL_OPENCV"));
-        let (eighth, below) = match rational {
-            true => (0.0, [k[3], k[4], k[5]]),
-            false => (k[3], [0.0; 3]),
-        };
-        let lens = Plane {
-            above: [k[0], k[1], k[2], eighth],
-            below,
-            tangential,
-        };
-        Ok((lens != Plane::default()).then_some(Self::Plane(lens)))
+        match rational {
+            true => Self::full(k, tangential),
+            false => Self::brown([k[0], k[1], k[2], k[3]], tangential),
+        }
     }
 
     /// What it is called.

@@ -14,6 +14,9 @@ const LAYOUT: &str =
 const OTHERS: &str = "views are a transforms.json ({\"frames\": [{\"file_path\": …, \"transform_matrix\": …}]}, as ns-process-data \
     makes it from other programs' cameras) or a COLMAP model";
 
+/// Hint for JSON of another program: some is read under its own name.
+const PROGRAMS: &str = "Meshroom's is read as .sfm, that of splats as cameras.json; of others make a transforms.json (ns-process-data) or a COLMAP model";
+
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TransformsError {
     /// A file of another kind.
@@ -105,7 +108,7 @@ pub(crate) enum Problem {
         key: &'static str,
         value: f64,
     },
-    #[error("{key} is {value}: only pinhole cameras are supported")]
+    #[error("{key} is {value}: cameras are pinholes, fisheyes or panoramas of the whole sphere")]
     NotPinhole {
         /// The key that says so.
         key: &'static str,
@@ -123,6 +126,19 @@ pub(crate) enum Problem {
         picture: [u32; 2],
         stated: [f64; 2],
     },
+    /// A panorama of a part of the sphere, or of another projection.
+    #[error(
+        "the picture has {}x{} pixels: a panorama of the whole sphere is twice as wide as high",
+        picture[0], picture[1]
+    )]
+    NoSphere {
+        /// Width and height.
+        picture: [u32; 2],
+    },
+    #[error(
+        "distortion_params are {0} numbers: FISHEYE624 has 12 (k0-k5, p0, p1, s0-s3), other models of nerfstudio 6 (k1-k4, p1, p2)"
+    )]
+    Parameters(usize),
     /// The principal point lies outside a picture whose size is not stated.
     #[error(
         "cx, cy are {}, {}, outside the picture of {}x{} pixels: they and fl_x are of another size",
@@ -182,7 +198,8 @@ impl TransformsError {
                 Category::Data if !is_of_a_number(&error.to_string()) => LAYOUT,
                 _ => "numbers are plain JSON numbers: NaN, Infinity and quoted numbers are not",
             },
-            Self::NoFrames | Self::Program(_) => OTHERS,
+            Self::NoFrames => OTHERS,
+            Self::Program(_) => PROGRAMS,
             Self::EmptyFrames | Self::Empty => LAYOUT,
             Self::TooManyFrames(_) => "leave out views; a few hundred are enough for any object",
             Self::TooManyNames { .. } => "name each frame once",
@@ -209,7 +226,9 @@ impl Problem {
     /// The code reported to the user.
     pub(crate) fn code(&self) -> Code {
         match self {
-            Self::Prism { .. } | Self::NotPinhole { .. } => Code::UnsupportedFeature,
+            Self::Prism { .. } | Self::NotPinhole { .. } | Self::NoSphere { .. } => {
+                Code::UnsupportedFeature
+            }
             _ => Code::InvalidAsset,
         }
     }
@@ -219,6 +238,16 @@ impl Problem {
         match self {
             Self::Prism { .. } => {
                 "undistort the pictures first (colmap image_undistorter, ns-process-data) and set the coefficients to 0"
+            }
+            Self::NotPinhole { value, .. }
+                if ["ORTHO", "ORTHOPHOTO"]
+                    .iter()
+                    .any(|name| value.starts_with(name)) =>
+            {
+                "render or take the views with perspective cameras; a distant camera with a long focal length shows nearly the same"
+            }
+            Self::NoSphere { .. } => {
+                "give panoramas of 360° by 180°, or cut pinhole views out of them"
             }
             Self::NotPinhole { .. } => {
                 "undistort the pictures to a pinhole camera first (colmap image_undistorter, cv2.fisheye.undistortImage)"
@@ -240,7 +269,7 @@ impl Problem {
             Self::NormalSpace(_) => {
                 "world: the axes of the mesh; camera: x right, y up, z towards the viewer"
             }
-            Self::Range { .. } => "",
+            Self::Range { .. } | Self::Parameters(_) => "",
             Self::Shape(_) | Self::Number(_) | Self::LastRow(_) | Self::NoRotation(_) => {
                 "transform_matrix is camera-to-world: a rotation, a position, and the last row 0, 0, 0, 1"
             }

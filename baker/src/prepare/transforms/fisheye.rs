@@ -8,6 +8,7 @@
 //!              y_d = b + 2 p2 u v + p1 (ρ² + 2 v²) + s3 ρ² + s4 ρ⁴
 //!    FOV       (x_d, y_d) = (x, y) · atan(2 r tan(ω / 2)) / (ω r)          Devernay and Faugeras, 2001
 //!    EUCM      (x_d, y_d) = (x, y) / (α √(β r² + 1) + 1 - α)               Khomutenko, Garcia and Martinet, 2016
+//!    division  (x_d, y_d) = (x, y) · 2 / (1 + √(1 - 4 k r²))               Fitzgibbon, 2001
 //! ```
 //!
 //! Order and meaning of the parameters are those of COLMAP's `models.h`. Its `RAD_TAN_THIN_PRISM_FISHEYE`, which is Project
@@ -21,6 +22,8 @@ pub(crate) enum Curved {
     Fov(f64),
     /// α and β.
     Eucm([f64; 2]),
+    /// k. No fisheye, but its formula is of this kind.
+    Division(f64),
 }
 
 /// Coefficients, see the head of this file.
@@ -48,12 +51,18 @@ impl Curved {
         })
     }
 
+    /// It reaches beyond what a pinhole shows well.
+    pub(crate) fn is_fisheye(&self) -> bool {
+        !matches!(self, Self::Division(_))
+    }
+
     /// What it is called.
     pub(super) fn name(&self) -> &'static str {
         match self {
             Self::Fisheye(_) => "fisheye, as OPENCV_FISHEYE",
             Self::Fov(_) => "FOV",
             Self::Eucm(_) => "EUCM",
+            Self::Division(_) => "DIVISION",
         }
     }
 
@@ -66,6 +75,7 @@ impl Curved {
             }
             Self::Fov(angle) => (2.0 * r * (angle / 2.0).tan()).atan() / angle,
             Self::Eucm([alpha, beta]) => r / (alpha * (beta * r * r + 1.0).sqrt() + 1.0 - alpha),
+            Self::Division(k) => 2.0 * r / (1.0 + (1.0 - 4.0 * k * r * r).sqrt()),
         }
     }
 
@@ -94,13 +104,27 @@ impl Curved {
     fn near_axis(&self, at: [f64; 2]) -> [f64; 2] {
         let by = match self {
             Self::Fov(angle) => 2.0 * (angle / 2.0).tan() / angle,
-            Self::Fisheye(_) | Self::Eucm(_) => 1.0,
+            Self::Fisheye(_) | Self::Eucm(_) | Self::Division(_) => 1.0,
         };
         at.map(|along| along * by)
     }
 }
 
 impl Fisheye {
+    /// Project Aria's coefficients: k0 to k5, p0 and p1, s0 to s3.
+    pub(crate) fn of_aria(coefficients: &[f64]) -> Option<Self> {
+        let &[k0, k1, k2, k3, k4, k5, p0, p1, s0, s1, s2, s3] = coefficients else {
+            return None;
+        };
+        Some(Self {
+            radial: [k0, k1, k2, k3, k4, k5],
+            // Its p0 is of x.
+            tangential: [p1, p0],
+            prism: [s0, s1, s2, s3],
+            after: true,
+        })
+    }
+
     fn factor(&self, square: f64) -> f64 {
         let terms = self.radial.iter().rev();
         1.0 + terms.fold(0.0, |sum, k| (sum + k) * square)
@@ -137,6 +161,7 @@ mod tests {
         ];
         let half: f64 = 0.45;
         let fov = (2.0 * half.tan()).atan() / 0.9;
+        let division = 2.0 / (1.0 + 2.2_f64.sqrt());
         let eucm = 1.0 / (0.6 * 2.1_f64.sqrt() + 0.4);
         for (lens, lands) in [
             (Curved::fisheye(&[]), [u, v]),
@@ -151,6 +176,7 @@ mod tests {
             ),
             (Curved::Fov(0.9), [0.6 * fov, 0.8 * fov]),
             (Curved::Eucm([0.6, 1.1]), [0.6 * eucm, 0.8 * eucm]),
+            (Curved::Division(-0.3), [0.6 * division, 0.8 * division]),
         ] {
             let found = lens.distort([0.6, 0.8]);
             let off = (found[0] - lands[0]).hypot(found[1] - lands[1]);

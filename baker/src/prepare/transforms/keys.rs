@@ -31,6 +31,8 @@ pub(super) struct Keys {
     pub(super) radial: [Option<f64>; 6],
     /// `p1` and `p2`.
     pub(super) tangential: [Option<f64>; 2],
+    /// nerfstudio's `distortion_params`.
+    pub(super) parameters: Option<Vec<f64>>,
     /// The first non-zero thin-prism coefficient.
     prism: Option<(&'static str, f64)>,
     pub(super) camera_model: Option<String>,
@@ -63,24 +65,39 @@ const PINHOLES: [&str; 8] = [
     "",
 ];
 
-/// The key of instant-ngp.
+/// Keys of instant-ngp.
 const FISHEYE: &str = "is_fisheye";
+const PANORAMA: &str = "latlong";
 
 impl Keys {
     /// The lens is a fisheye of nerfstudio or instant-ngp: `OpenCV`'s, with k1 to k4.
     pub(super) fn is_fisheye(&self) -> bool {
-        let model = self.camera_model.as_deref().unwrap_or_default();
-        self.projection == Some(FISHEYE) || model.eq_ignore_ascii_case("OPENCV_FISHEYE")
+        self.projection == Some(FISHEYE) || self.has_model("OPENCV_FISHEYE")
     }
 
-    /// Refuses everything beyond a pinhole camera with such a lens or a fisheye.
+    /// The lens is nerfstudio's name for Project Aria's fisheye, with `distortion_params`.
+    pub(super) fn is_fisheye624(&self) -> bool {
+        self.has_model("FISHEYE624")
+    }
+
+    /// The picture is a panorama of the whole sphere: nerfstudio's, or instant-ngp's.
+    pub(super) fn is_panorama(&self) -> bool {
+        self.projection == Some(PANORAMA) || self.has_model("EQUIRECTANGULAR")
+    }
+
+    fn has_model(&self, name: &str) -> bool {
+        let model = self.camera_model.as_deref().unwrap_or_default();
+        model.eq_ignore_ascii_case(name)
+    }
+
+    /// Refuses everything beyond a pinhole camera with such a lens, a fisheye or a panorama.
     pub(super) fn check_lens(&self) -> Result<(), Problem> {
-        let fisheye = self.is_fisheye();
+        let known = self.is_fisheye() || self.is_fisheye624() || self.is_panorama();
         if let Some((key, value)) = self.prism {
             return Err(Problem::Prism { key, value });
         }
         if let Some(model) = &self.camera_model
-            && !fisheye
+            && !known
             && !PINHOLES.contains(&model.to_ascii_uppercase().as_str())
         {
             return Err(Problem::NotPinhole {
@@ -88,7 +105,7 @@ impl Keys {
                 value: model.clone(),
             });
         }
-        if let Some(key) = self.projection.filter(|_| !fisheye) {
+        if let Some(key) = self.projection.filter(|_| !known) {
             return Err(Problem::NotPinhole {
                 key,
                 value: "true".to_owned(),
@@ -134,7 +151,7 @@ impl Keys {
             "camera_model" => self.camera_model = value(key, map)?,
             "camera_type" => self.camera_type = value(key, map)?,
             FISHEYE => self.projection = flag(FISHEYE, map)?.or(self.projection),
-            "latlong" => self.projection = flag("latlong", map)?.or(self.projection),
+            PANORAMA => self.projection = flag(PANORAMA, map)?.or(self.projection),
             "equirectangular" => {
                 self.projection = flag("equirectangular", map)?.or(self.projection);
             }
@@ -142,6 +159,7 @@ impl Keys {
                 map.next_value::<IgnoredAny>()?;
                 self.projection = Some("ftheta_p0");
             }
+            "distortion_params" => self.parameters = value(key, map)?,
             "rolling_shutter" => self.rolling_shutter = value(key, map)?,
             "applied_transform" => {
                 self.applied_transform = Some(map.next_value()?);

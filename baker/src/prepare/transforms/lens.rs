@@ -9,7 +9,6 @@ use proto::limits::MAX_VIEW_EDGE;
 
 use super::distortion::Distortion;
 use super::error::Problem;
-use super::fisheye::Curved;
 use super::keys::Keys;
 
 /// Upper bound of `w`, `h`, focal lengths and principal points in pixels: a thousand times the largest view.
@@ -25,6 +24,8 @@ pub(crate) struct Lens {
     stated: [Option<f64>; 2],
     /// `camera_angle_x`, where `fl_x` is given too.
     angle_x: Option<f64>,
+    /// The picture is one of the whole sphere; its faces are views.
+    pub(crate) panorama: bool,
     /// None for a pinhole.
     pub(crate) distortion: Option<Distortion>,
 }
@@ -40,32 +41,42 @@ enum Focal {
 /// Largest relative disagreement of two statements of the same value: rounding to two decimals causes as much.
 const AGREEMENT: f64 = 0.01;
 
-/// A fully known lens, in pixels of a picture of `size`, as COLMAP has it.
+/// A fully known lens, as COLMAP and others have it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Known {
-    pub(crate) size: [f64; 2],
+    /// Width and height of the pictures that the lengths are in pixels of; none where these are the pictures themselves.
+    pub(crate) size: Option<[f64; 2]>,
     pub(crate) focal: [f64; 2],
-    pub(crate) centre: [f64; 2],
-    /// `k1` to `k6` of `FULL_OPENCV`.
-    pub(crate) radial: [f64; 6],
-    pub(crate) tangential: [f64; 2],
-    /// In place of these.
-    pub(crate) curved: Option<Curved>,
+    /// None is the picture's middle.
+    pub(crate) centre: Option<[f64; 2]>,
+    pub(crate) distortion: Option<Distortion>,
 }
 
 impl Lens {
     /// Converts to frame keys, under the same bounds. The numbers have to be finite.
     pub(crate) fn known(known: &Known) -> Result<Self, Problem> {
         let mut keys = Keys::default();
-        [keys.w, keys.h] = known.size.map(Some);
+        [keys.w, keys.h] = known.size.map_or([None; 2], |size| size.map(Some));
         [keys.fl_x, keys.fl_y] = known.focal.map(Some);
-        [keys.cx, keys.cy] = known.centre.map(Some);
-        keys.radial = known.radial.map(Some);
-        keys.tangential = known.tangential.map(Some);
-        keys.camera_model = Some("FULL_OPENCV".to_owned());
-        let (mut lens, _) = Self::from_keys(&keys, &Keys::default())?;
-        lens.distortion = known.curved.map(Distortion::Curved).or(lens.distortion);
-        Ok(lens)
+        [keys.cx, keys.cy] = known.centre.map_or([None; 2], |centre| centre.map(Some));
+        let (lens, _) = Self::from_keys(&keys, &Keys::default())?;
+        Ok(Self {
+            distortion: known.distortion,
+            ..lens
+        })
+    }
+
+    /// A panorama of the whole sphere, of this width and height.
+    pub(crate) fn panorama(size: [f64; 2]) -> Self {
+        Self {
+            focal: [Some(Focal::Angle(1.0)); 2],
+            centre: [None; 2],
+            mirrored: [false; 2],
+            stated: size.map(Some),
+            angle_x: None,
+            panorama: true,
+            distortion: None,
+        }
     }
 
     /// Reads the keys. The flag says that `fl_x` and `camera_angle_x` disagree.
@@ -80,6 +91,12 @@ impl Lens {
             if here != [None, None] && focal == [None, None] {
                 focal = here;
             }
+        }
+        let panorama = keys.is_panorama() || top.is_panorama();
+        if panorama {
+            whole_sphere(keys, top)?;
+            // Its faces have their own.
+            focal = [Some(Focal::Angle(1.0)); 2];
         }
         if focal == [None, None] {
             return Err(Problem::NoFocalLength);
@@ -124,6 +141,7 @@ impl Lens {
             mirrored: [false; 2],
             stated,
             angle_x,
+            panorama,
             distortion,
         };
         let disagreeing = stated[0].is_some_and(|w| lens.contradicts(w, w));
@@ -221,6 +239,26 @@ impl Lens {
             *own ^= mirrored;
         }
     }
+}
+
+/// Refuses a panorama that states a focal length or a centre of a part of the sphere. nerfstudio's have half their width,
+/// which is their height, and their middle.
+fn whole_sphere(keys: &Keys, top: &Keys) -> Result<(), Problem> {
+    let (Some(w), Some(h)) = (keys.w.or(top.w), keys.h.or(top.h)) else {
+        return Ok(());
+    };
+    for (key, value, whole) in [
+        ("fl_x", keys.fl_x.or(top.fl_x), w / 2.0),
+        ("fl_y", keys.fl_y.or(top.fl_y), h),
+        ("cx", keys.cx.or(top.cx), w / 2.0),
+        ("cy", keys.cy.or(top.cy), h / 2.0),
+    ] {
+        if let Some(value) = value.filter(|value| (value / whole - 1.0).abs() > AGREEMENT) {
+            let wanted = "that of a panorama of the whole sphere (fl_x: w / 2, fl_y: h, cx: w / 2, cy: h / 2)";
+            return Err(Problem::Range { key, value, wanted });
+        }
+    }
+    Ok(())
 }
 
 fn focal_of(

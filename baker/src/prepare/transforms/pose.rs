@@ -48,8 +48,7 @@ impl Pose {
         const SIGN: [f64; 3] = [1.0, -1.0, -1.0];
         let rotation: Matrix3 =
             std::array::from_fn(|r| std::array::from_fn(|c| SIGN[r] * rotation[c][r]));
-        let translation =
-            std::array::from_fn(|r| -(0..3).map(|c| rotation[r][c] * position[c]).sum::<f64>());
+        let translation = seen_from(&rotation, position);
         Ok((
             Self {
                 rotation,
@@ -67,12 +66,41 @@ impl Pose {
     pub(crate) fn from_world_to_camera(rows: &[[f64; 4]; 3]) -> Result<(Self, bool), NoRotation> {
         let linear: Matrix3 = std::array::from_fn(|r| [rows[r][0], rows[r][1], rows[r][2]]);
         let (scale, rotation) = split_scale(&linear)?;
+        // The camera stays where the matrix as written has it: far from the origin, the digits that its rotation lacks move
+        // it by more than a pixel.
+        let moved: [f64; 3] = std::array::from_fn(|r| rows[r][3]);
+        let centre = solved(&linear, moved).map(|x| -x);
         let pose = Self {
             rotation,
-            translation: std::array::from_fn(|r| rows[r][3] / scale),
+            translation: seen_from(&rotation, centre),
         };
         Ok((pose, is_scaled(scale)))
     }
+
+    /// Takes a world-to-camera rotation with `OpenCV` axes and the camera's place, all finite. A scale is removed.
+    pub(crate) fn at(linear: &Matrix3, centre: [f64; 3]) -> Result<Self, NoRotation> {
+        let (_, rotation) = split_scale(linear)?;
+        Ok(Self {
+            rotation,
+            translation: seen_from(&rotation, centre),
+        })
+    }
+}
+
+/// The translation of a camera that turns the world so and stands there.
+fn seen_from(rotation: &Matrix3, centre: [f64; 3]) -> [f64; 3] {
+    rotation.map(|row| -(0..3).map(|c| row[c] * centre[c]).sum::<f64>())
+}
+
+/// The solution of `m · x = to`, by cofactors; `m` is near a rotation, up to a scale.
+fn solved(m: &Matrix3, to: [f64; 3]) -> [f64; 3] {
+    let determinant = determinant(m);
+    std::array::from_fn(|c| (0..3).map(|r| cofactor(m, r, c) * to[r]).sum::<f64>() / determinant)
+}
+
+fn cofactor(m: &Matrix3, r: usize, c: usize) -> f64 {
+    let (r1, r2, c1, c2) = ((r + 1) % 3, (r + 2) % 3, (c + 1) % 3, (c + 2) % 3);
+    m[r1][c1] * m[r2][c2] - m[r1][c2] * m[r2][c1]
 }
 
 fn is_scaled(scale: f64) -> bool {
@@ -179,12 +207,8 @@ fn nearest_rotation(mut m: Matrix3) -> Matrix3 {
     for _ in 0..16 {
         let determinant = determinant(&m);
         // The inverse's transpose is the cofactor matrix divided by the determinant.
-        let cofactor = |r: usize, c: usize| {
-            let (r1, r2, c1, c2) = ((r + 1) % 3, (r + 2) % 3, (c + 1) % 3, (c + 2) % 3);
-            m[r1][c1] * m[r2][c2] - m[r1][c2] * m[r2][c1]
-        };
         m = std::array::from_fn(|r| {
-            std::array::from_fn(|c| (m[r][c] + cofactor(r, c) / determinant) / 2.0)
+            std::array::from_fn(|c| (m[r][c] + cofactor(&m, r, c) / determinant) / 2.0)
         });
     }
     m

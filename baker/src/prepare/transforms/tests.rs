@@ -311,10 +311,13 @@ fn lens_numbers_out_of_range_are_refused_by_key() {
             json!(2e4),
             "k1 is 20000, which is not a coefficient of a lens",
         ),
+        ("camera_model", json!("ORTHOPHOTO"), "cameras are pinholes"),
+        ("equirectangular", json!(true), "cameras are pinholes"),
+        ("distortion_params", json!([0.1, 0.2]), "are 2 numbers"),
         (
-            "camera_model",
-            json!("EQUIRECTANGULAR"),
-            "only pinhole cameras",
+            "distortion_params",
+            json!([0.1, 0.2, 0, 0, 0, 1e9]),
+            "coefficients of a lens",
         ),
         ("rolling_shutter", json!([0, 0, 0.1]), "rolling_shutter"),
     ] {
@@ -443,4 +446,140 @@ fn too_many_frames_are_counted_but_not_kept() {
         parse(most.as_bytes()).expect("readable").frames.len(),
         MAX_VIEWS
     );
+}
+
+#[test]
+fn a_panorama_is_six_views_that_stay_together() {
+    let panorama = |keys: Value| {
+        let mut set = json!({"camera_model": "EQUIRECTANGULAR", "w": 400, "h": 200, "frames": [frame(), frame()]});
+        set["frames"][1]["file_path"] = json!("b.png");
+        for (key, value) in keys.as_object().expect("keys") {
+            set[key] = value.clone();
+        }
+        parse(set.to_string().as_bytes())
+    };
+    let held = json!({"test_filenames": ["b.png"], "fl_x": 200, "fl_y": 200, "cx": 200, "cy": 100});
+    let read = panorama(held).expect("sound");
+    let held: Vec<bool> = read.frames.iter().map(|frame| frame.held_out).collect();
+    assert_eq!(held, [[false; 6], [true; 6]].concat());
+    let continues = read.frames.iter().map(Frame::continues);
+    assert_eq!(continues.filter(|&continues| !continues).count(), 2);
+    assert_eq!(read.frames[7].name(), "b.png (right)");
+    // A point of the world lies where the plain formula says, in the face that sees it.
+    let pose = read.frames[0].pose;
+    for at in [
+        [0.3, -0.2, 5.0],
+        [-2.0, 0.4, 0.3],
+        [0.1, 3.0, -0.4],
+        [1.0, -4.0, 2.0],
+        [2.5, 1.0, 9.0],
+    ] {
+        let seen: [f64; 3] = std::array::from_fn(|r| {
+            (0..3).map(|c| pose.rotation[r][c] * at[c]).sum::<f64>() + pose.translation[r]
+        });
+        let [x, y, z] = seen;
+        let wanted = [
+            200.0 + x.atan2(z) / std::f64::consts::TAU * 400.0,
+            100.0 + y.atan2(x.hypot(z)) / std::f64::consts::PI * 200.0,
+        ];
+        let mut faces = 0;
+        for frame in &read.frames[..6] {
+            let (camera, [edge, _]) = frame.camera([400, 200]).expect("a camera");
+            let [x, y, z]: [f64; 3] = std::array::from_fn(|r| {
+                (0..3).map(|c| camera.rotation[r][c] * at[c]).sum::<f64>() + camera.translation[r]
+            });
+            let ray = [x / z, y / z];
+            let pixel = [0, 1].map(|k| camera.focal[k] * ray[k] + camera.centre[k]);
+            if z <= 0.0
+                || pixel
+                    .iter()
+                    .any(|&at| !(0.0..=f64::from(edge)).contains(&at))
+            {
+                continue;
+            }
+            faces += 1;
+            let lands = frame.face.expect("a face").lands(ray, [400.0, 200.0]);
+            let off = (lands[0] - wanted[0]).hypot(lands[1] - wanted[1]);
+            assert!(off < 1e-9, "{at:?}: {lands:?}, not {wanted:?}");
+        }
+        assert!(faces > 0, "{at:?} is in a face");
+    }
+    assert!(read.frames[0].camera([400, 300]).is_err(), "another shape");
+    for keys in [json!({"fl_x": 100}), json!({"cx": 100}), json!({"cy": 20})] {
+        let text = panorama(keys).expect_err("a part").to_string();
+        assert!(text.contains("the whole sphere"), "{text}");
+    }
+    let narrow = panorama(json!({"h": 300})).expect("sound").frames;
+    let text = narrow[0]
+        .camera([400, 300])
+        .expect_err("no sphere")
+        .to_string();
+    assert!(text.contains("twice as wide as high"), "{text}");
+    let ngp = parse(
+        json!({"latlong": true, "frames": [frame()]})
+            .to_string()
+            .as_bytes(),
+    );
+    assert_eq!(ngp.expect("sound").frames.len(), 6);
+}
+
+#[test]
+fn fisheye624_lands_where_nerfstudio_says() {
+    let k = [0.1, -0.02, 0.003, 0.0, -0.001, 0.0004];
+    let (p, s) = ([0.01, -0.02], [0.003, -0.001, -0.004, 0.002]);
+    let params = [&k[..], &p, &s].concat();
+    let set = json!({"camera_model": "FISHEYE624", "fl_x": 9, "distortion_params": params, "frames": [frame()]});
+    let read = parse(set.to_string().as_bytes()).expect("sound");
+    let lens = read.frames[0].lens.distortion.expect("a lens");
+    for [a, b] in [[0.6_f64, 0.8_f64], [-1.2, 0.3], [0.1, -2.0]] {
+        // `fisheye624_project` of nerfstudio, number by number.
+        let r = a.hypot(b);
+        let th = r.atan();
+        let mut th_k = th;
+        for (i, k) in (0..).zip(k) {
+            th_k += k * th.powi(3 + 2 * i);
+        }
+        let (xr, yr) = (th_k * a / r, th_k * b / r);
+        let rd = xr * xr + yr * yr;
+        let wanted = [
+            xr + (2.0 * xr * xr + rd) * p[0] + 2.0 * xr * yr * p[1] + s[0] * rd + s[1] * rd * rd,
+            yr + (2.0 * yr * yr + rd) * p[1] + 2.0 * xr * yr * p[0] + s[2] * rd + s[3] * rd * rd,
+        ];
+        let found = lens.distort([a, b]);
+        let off = (found[0] - wanted[0]).hypot(found[1] - wanted[1]);
+        assert!(off < 1e-12, "{found:?}, not {wanted:?}");
+    }
+    let bare = json!({"camera_model": "FISHEYE624", "fl_x": 9, "frames": [frame()]});
+    assert!(refusal(bare.to_string().as_bytes()).contains("distortion_params is missing"));
+    let plain =
+        json!({"fl_x": 9, "distortion_params": [0.1, 0.2, 0, 0, 0.3, 0.4], "frames": [frame()]});
+    let keys = json!({"fl_x": 9, "k1": 0.1, "k2": 0.2, "p1": 0.3, "p2": 0.4, "frames": [frame()]});
+    let [plain, keys] = [plain, keys].map(|set| parse(set.to_string().as_bytes()).expect("sound"));
+    assert_eq!(plain.frames, keys.frames);
+}
+
+#[test]
+fn a_world_to_camera_matrix_keeps_its_camera_far_from_the_origin() {
+    // A rotation rounded to nine digits, and a translation that is exact for it: five thousand kilometres away, what is
+    // rounded off is millimetres.
+    let exact = [[0.6, -0.8, 0.0], [0.48, 0.36, -0.8], [0.64, 0.48, 0.6]];
+    let noise = [
+        [4e-10, -3e-10, 2e-10],
+        [-1e-10, 4e-10, 3e-10],
+        [2e-10, -4e-10, -2e-10],
+    ];
+    let centre = [5.1e6, -4.2e6, 3.3e2];
+    let rows: [[f64; 4]; 3] = std::array::from_fn(|r| {
+        let row: [f64; 3] = std::array::from_fn(|c| exact[r][c] + noise[r][c]);
+        let moved = -(0..3).map(|c| row[c] * centre[c]).sum::<f64>();
+        [row[0], row[1], row[2], moved]
+    });
+    let (pose, scaled) = Pose::from_world_to_camera(&rows).expect("a rotation");
+    assert!(!scaled);
+    for k in 0..3 {
+        let found = -(0..3)
+            .map(|r| pose.rotation[r][k] * pose.translation[r])
+            .sum::<f64>();
+        assert!((found - centre[k]).abs() < 1e-6, "{found} {}", centre[k]);
+    }
 }

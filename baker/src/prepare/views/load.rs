@@ -3,6 +3,7 @@
 
 use proto::limits::MAX_IMAGE_FILE_BYTES;
 use proto::message::{Code, Failure, Refusal};
+use proto::programs;
 use proto::table::{Camera, Layer};
 
 use super::straighten::{self, Numbers};
@@ -96,7 +97,7 @@ impl FrameFiles {
             layers: layers.collect::<Result<_, _>>()?,
             picture,
             mask,
-            straightened: frame.lens.distortion.is_some(),
+            straightened: frame.lens.distortion.is_some() || frame.face.is_some(),
             exif,
         })
     }
@@ -123,8 +124,7 @@ impl FrameFiles {
 
     /// Bytes of these files and of their decoding, an upper bound.
     pub(super) fn decoding_bytes(&self) -> usize {
-        // 16-bit RGBA is the largest format that a decoder writes; the 8-bit pixels exist at the same time.
-        let file = |file: &File| file.bytes.len() + file.header.pixels() * (8 + 4);
+        let file = |file: &File| file.bytes.len() + file.header.decoding_bytes();
         let straight = match self.straightened {
             true => straighten::bytes(self.picture.header.pixels()),
             false => 0,
@@ -170,9 +170,8 @@ impl FrameFiles {
             };
             layers.push((*layer, file.decode(self.index, meaning)?));
         }
-        let (focal, mut centre) = frame
-            .lens
-            .intrinsics([picture.width, picture.height])
+        let (mut camera, _) = frame
+            .camera([picture.width, picture.height])
             .map_err(|problem| Failure {
                 code: problem.code(),
                 message: format!(
@@ -181,23 +180,22 @@ impl FrameFiles {
                 ),
                 hint: problem.hint().to_owned(),
             })?;
-        if let Some(distortion) = &frame.lens.distortion {
+        if self.straightened {
+            let (focal, centre) = (camera.focal, camera.centre);
+            let pinhole = |picture: &Picture, numbers| match (frame.face, &frame.lens.distortion) {
+                (Some(face), _) => (straighten::face(picture, face, numbers), centre),
+                (None, Some(lens)) => straighten::straighten(picture, focal, centre, lens, numbers),
+                (None, None) => (picture.clone(), centre),
+            };
             for (layer, picture) in &mut layers {
                 let numbers = match layer.is_colour() {
                     true => Numbers::Srgb,
                     false => Numbers::Plain,
                 };
-                (*picture, _) = straighten::straighten(picture, focal, centre, distortion, numbers);
+                (*picture, _) = pinhole(picture, numbers);
             }
-            (picture, centre) =
-                straighten::straighten(&picture, focal, centre, distortion, Numbers::Srgb);
+            (picture, camera.centre) = pinhole(&picture, Numbers::Srgb);
         }
-        let camera = Camera {
-            rotation: frame.pose.rotation,
-            translation: frame.pose.translation,
-            focal,
-            centre,
-        };
         Ok(Decoded {
             picture,
             camera,
@@ -300,6 +298,11 @@ impl File {
                 {
                     "names of a model are those of files beneath the folder of its pictures: --images names it"
                 }
+                FolderError::Refused(Refusal::Missing | Refusal::Outside)
+                    if programs::of_name(transforms).is_some() =>
+                {
+                    "names are those that the program gave its pictures (Metashape: its labels), beneath the folder of this file: --images names another; or convert it to transforms.json (ns-process-data)"
+                }
                 FolderError::Refused(Refusal::Missing) => {
                     "file_path is relative to transforms.json; .png, .jpg, .jpeg and .webp may be left out"
                 }
@@ -373,7 +376,7 @@ fn broken(name: &str, index: usize, error: &PictureError) -> Failure {
         | PictureError::Flavour(_)
         | PictureError::Foreign(_)
         | PictureError::Unknown => {
-            "views are PNG, JPEG, WebP, TIFF, BMP or PNM pictures, grey or RGB: convert the pictures"
+            "views are PNG, JPEG, WebP, TIFF, BMP, PNM, OpenEXR or HDR pictures, grey or RGB: convert the pictures"
         }
         PictureError::Hdr(_) => "export the pictures in SDR: sRGB or Display P3",
         PictureError::TooLarge { .. } => {

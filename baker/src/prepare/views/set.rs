@@ -1,4 +1,4 @@
-//! The source of a job's views: `transforms.json`, a COLMAP model with its pictures, a safetensors file, or splats, whose
+//! The source of a job's views: `transforms.json`, a COLMAP model with its pictures, cameras of other programs, a safetensors file, or splats, whose
 //! cameras are Kiln's own. One interface to what each says of a view.
 
 use proto::job::{PrepareJob, Up};
@@ -6,6 +6,7 @@ use proto::limits::{
     MAX_ARRAYS_FILE_BYTES, MAX_COLMAP_FILE_BYTES, MAX_MESH_FILE_BYTES, MAX_TRANSFORMS_BYTES,
 };
 use proto::message::{Failure, Root, SplatSummary};
+use proto::programs::Program;
 use proto::splats::{SplatOptions, are_in};
 use proto::table::{Camera, LayerSet, SplatScene};
 
@@ -16,14 +17,14 @@ use super::load::{Decoded, FrameFiles};
 use super::show::Loaded;
 use super::upright::Exif;
 use crate::prepare::arrays::{self, ArrayViews};
-use crate::prepare::colmap;
 use crate::prepare::frame::{Candidate, Silhouette, Similarity};
 use crate::prepare::load::{ArraysError, Offset, RawMesh};
 use crate::prepare::picture::Picture;
 use crate::prepare::repair::Eye;
 use crate::prepare::splat::SplatViews;
 use crate::prepare::texels::Lookout;
-use crate::prepare::transforms::{self, Applied, Distortion, Frame, Pose};
+use crate::prepare::transforms::{self, Applied, Distortion, Face, Frame, Pose};
+use crate::prepare::{colmap, programs};
 use crate::worker::folder::{Folder, FolderError};
 use crate::worker::pace;
 use crate::worker::progress::{Progress, each};
@@ -47,6 +48,8 @@ pub(super) struct Set<'a> {
     pub(super) wedges: bool,
     /// Views of splats are drawn as they are loaded. Otherwise bake and encode draw them.
     pub(super) drawn: bool,
+    /// Whose cameras they are, where it is one of [`programs`].
+    program: Option<Program>,
     /// What `transforms.json` says of a world before its own.
     pub(super) applied: Option<Applied>,
     kind: Kind,
@@ -90,10 +93,11 @@ impl<'a> Set<'a> {
             message: format!("{name}: {error}"),
             hint: String::new(),
         };
-        let (limit, pictures) = match colmap::is_model(name) {
-            true => (MAX_COLMAP_FILE_BYTES, folder.beside(Root::Pictures)),
-            false => (MAX_ARRAYS_FILE_BYTES, *folder),
+        let limit = match colmap::is_model(name) {
+            true => MAX_COLMAP_FILE_BYTES,
+            false => MAX_ARRAYS_FILE_BYTES,
         };
+        let mut program = None;
         let opened = folder.open(name, limit).map_err(|error| failed(&error))?;
         let mut applied = None;
         let warn = |text: &str| progress.warning(&format!("{name}: {text}"));
@@ -116,18 +120,34 @@ impl<'a> Set<'a> {
             let bytes = opened
                 .read(MAX_TRANSFORMS_BYTES)
                 .map_err(|error| failed(&error))?;
-            let read = transforms::parse(&bytes).map_err(|error| Failure {
-                code: error.code(),
-                message: format!("{name}: {error}"),
-                hint: error.hint().to_owned(),
-            })?;
-            read.warnings.iter().for_each(|text| warn(text));
-            applied = read.applied;
-            Kind::Frames(read.frames)
+            program = programs::of(name, &bytes);
+            if let Some(program) = program {
+                let frames = programs::read(program, &bytes, (folder, name))?;
+                Kind::Frames(frames)
+            } else {
+                let read = transforms::parse(&bytes).map_err(|error| Failure {
+                    code: error.code(),
+                    message: format!("{name}: {error}"),
+                    hint: error.hint().to_owned(),
+                })?;
+                read.warnings.iter().for_each(|text| warn(text));
+                applied = read.applied;
+                Kind::Frames(read.frames)
+            }
         };
         if let Kind::Frames(frames) = &kind {
-            let curved =
-                |frame: &&Frame| matches!(frame.lens.distortion, Some(Distortion::Curved(_)));
+            let faces = frames.iter().filter(|frame| frame.face.is_some()).count();
+            if faces > 0 {
+                let six = Face::ALL.map(Face::name).join(", ");
+                warn(&format!(
+                    "{} panoramas are resampled as {faces} views, the faces of a cube each: {six}",
+                    faces / Face::ALL.len()
+                ));
+            }
+            let curved = |frame: &&Frame| {
+                let lens = &frame.lens.distortion;
+                matches!(lens, Some(Distortion::Curved(lens)) if lens.is_fisheye())
+            };
             let count = frames.iter().filter(curved).count();
             if count > 0 {
                 warn(&format!(
@@ -136,7 +156,11 @@ impl<'a> Set<'a> {
             }
         }
         Ok(Self {
-            folder: pictures,
+            folder: match colmap::is_model(name) || program.is_some() {
+                true => folder.beside(Root::Pictures),
+                false => *folder,
+            },
+            program,
             file: name,
             up,
             layered: false,
@@ -149,13 +173,15 @@ impl<'a> Set<'a> {
 
     /// The matrices are camera-to-world with OpenGL axes, not world-to-camera with `OpenCV` axes.
     pub(super) fn opengl(&self) -> bool {
-        matches!(self.kind, Kind::Frames(_)) && !colmap::is_model(self.file)
+        matches!(self.kind, Kind::Frames(_))
+            && !colmap::is_model(self.file)
+            && self.program.is_none()
     }
 
     /// The poses as the file says, without [`Up`].
     pub(super) fn poses(&self) -> Vec<Pose> {
         match &self.kind {
-            Kind::Frames(frames) => frames.iter().map(|frame| frame.pose).collect(),
+            Kind::Frames(frames) => frames.iter().map(Frame::view_pose).collect(),
             Kind::Arrays(views) => {
                 let pose = |camera: &Camera| Pose {
                     rotation: camera.rotation,
@@ -270,10 +296,23 @@ impl<'a> Set<'a> {
     /// The view's name in messages.
     pub(super) fn name(&self, index: usize) -> String {
         match &self.kind {
-            Kind::Frames(frames) => frames[index].file.clone(),
+            Kind::Frames(frames) => frames[index].name(),
             Kind::Arrays(_) => format!("observations[{index}]"),
             Kind::Splats(_) => format!("camera {index}"),
         }
+    }
+
+    /// The view shows the same picture as the one before it.
+    pub(super) fn continues(&self, index: usize) -> bool {
+        match &self.kind {
+            Kind::Frames(frames) => frames[index].continues(),
+            Kind::Arrays(_) | Kind::Splats(_) => false,
+        }
+    }
+
+    /// The view is a part of a panorama.
+    pub(super) fn is_face(&self, index: usize) -> bool {
+        matches!(&self.kind, Kind::Frames(frames) if frames[index].face.is_some())
     }
 
     /// The file itself holds the view out of the fit.
@@ -289,6 +328,9 @@ impl<'a> Set<'a> {
         match self.kind {
             Kind::Frames(_) if colmap::is_model(self.file) => {
                 "COLMAP's world must be the mesh's: a mesh that was made from this model, or one that was aligned with it"
+            }
+            Kind::Frames(_) if self.program.is_some() => {
+                "the cameras' world must be the mesh's: a mesh that the same program exported with them"
             }
             Kind::Frames(_) => {
                 "transform_matrix is camera-to-world with OpenGL axes, in the world of the mesh (glTF: y up)"
@@ -307,14 +349,12 @@ impl<'a> Set<'a> {
         match &self.kind {
             Kind::Frames(frames) => {
                 let of_frame = |frame: &Frame| {
-                    let size = frame.lens.stated_size().unwrap_or([EYE_EDGE as u32; 2]);
-                    let (focal, centre) = frame.lens.intrinsics(size).ok()?;
-                    let camera = Camera {
-                        rotation: frame.pose.rotation,
-                        translation: frame.pose.translation,
-                        focal,
-                        centre,
-                    };
+                    let unknown = [
+                        EYE_EDGE as u32,
+                        EYE_EDGE as u32 >> u32::from(frame.face.is_some()),
+                    ];
+                    let size = frame.lens.stated_size().unwrap_or(unknown);
+                    let (camera, size) = frame.camera(size).ok()?;
                     Some(eye(camera, size.map(f64::from)))
                 };
                 frames.iter().filter_map(of_frame).collect()
@@ -351,13 +391,7 @@ impl<'a> Set<'a> {
                         Some(size) => (size, enlarged),
                         None => (found, 1.0),
                     };
-                    let (focal, centre) = frame.lens.intrinsics(size).ok()?;
-                    let camera = Camera {
-                        rotation: frame.pose.rotation,
-                        translation: frame.pose.translation,
-                        focal,
-                        centre,
-                    };
+                    let (camera, size) = frame.camera(size).ok()?;
                     Some(lookout(camera, size.map(f64::from), enlarged))
                 };
                 let fitted = frames.iter().filter(|frame| !frame.held_out);
@@ -381,7 +415,13 @@ impl<'a> Set<'a> {
         let kind = match &self.kind {
             Kind::Frames(frames) => {
                 let frame = &frames[index];
-                let files = FrameFiles::read(&self.folder, self.file, index, frame, self.layered)?;
+                // A panorama is one frame of its file.
+                let number = index
+                    - frames[..=index]
+                        .iter()
+                        .filter(|frame| frame.continues())
+                        .count();
+                let files = FrameFiles::read(&self.folder, self.file, number, frame, self.layered)?;
                 SourceKind::Frame(files, frame)
             }
             Kind::Arrays(views) => SourceKind::Slice(views, self.layered),
@@ -448,8 +488,11 @@ impl Source<'_> {
         }
     }
 
-    /// The picture's silhouette; none where it has none.
+    /// The picture's silhouette; none where it has none. A face of a panorama is cut off at its border, and tells nothing.
     pub(super) fn silhouette(&self) -> Option<Silhouette> {
+        if matches!(&self.kind, SourceKind::Frame(_, frame) if frame.face.is_some()) {
+            return None;
+        }
         let (picture, camera) = self.whole()?;
         let lens = match &self.kind {
             SourceKind::Frame(_, frame) => frame.lens.distortion,
@@ -486,8 +529,18 @@ impl Source<'_> {
                 } = files.decode(file, frame, wedges)?;
                 // The encoded bytes are not needed any more.
                 drop(files);
+                // Normals are in the axes of the whole picture.
+                let whole = Camera {
+                    rotation: frame.pose.rotation,
+                    ..camera
+                };
+                layers::turn(
+                    &mut pictures,
+                    frame.layers.normal_space,
+                    &turned(whole, up),
+                    up,
+                );
                 let camera = turned(camera, up);
-                layers::turn(&mut pictures, frame.layers.normal_space, &camera, up);
                 let loaded = Loaded::new(index, &picture, &pictures, camera, outline, holdout);
                 Ok(Loaded { wedged, ..loaded })
             }

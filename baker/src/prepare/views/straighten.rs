@@ -1,4 +1,5 @@
-//! Undistorts a picture: resamples it as a pinhole camera of the same focal length would have taken it.
+//! Undistorts a picture: resamples it as a pinhole camera of the same focal length would have taken it, or as six such
+//! cameras, of a panorama.
 //!
 //! This happens once, when the picture is read. A triangle's edge is straight only to a pinhole, and all later stages
 //! rasterise triangles, on processors and GPUs. Colours are interpolated by a cubic (Catmull and Rom) in linear light,
@@ -9,7 +10,7 @@ use rayon::prelude::*;
 
 use crate::image::render::srgb::{decode, encode};
 use crate::prepare::picture::Picture;
-use crate::prepare::transforms::Distortion;
+use crate::prepare::transforms::{Distortion, Face};
 
 /// Largest extent of the result beyond the original on each side, as a share of its size. Parts that a lens draws in
 /// from farther outside are dropped.
@@ -44,10 +45,7 @@ pub(super) fn straighten(
     let limit = lens.limit();
     let [low, high] = reach(size, focal, centre, lens, limit);
     let (width, height) = ((high[0] - low[0]) as usize, (high[1] - low[1]) as usize);
-    let light: [f32; 256] = std::array::from_fn(|byte| match numbers {
-        Numbers::Srgb => decode(byte as f32 / 255.0),
-        Numbers::Plain => byte as f32 / 255.0,
-    });
+    let taken = Taken::new(picture, numbers, false);
     let mut pixels = vec![[0; 4]; width * height];
     pixels
         .par_chunks_exact_mut(width)
@@ -64,19 +62,40 @@ pub(super) fn straighten(
                 let lands = lens.distort(ray);
                 let at = [0, 1].map(|axis| lands[axis] * focal[axis] + centre[axis]);
                 if (0..2).all(|axis| (0.0..=size[axis]).contains(&at[axis])) {
-                    *pixel = sample(picture, at, &light, numbers);
+                    *pixel = taken.at(at);
                 }
             }
         });
-    let straight = Picture {
+    // The added border says nothing about the object.
+    let straight = remade(picture, [width, height], pixels);
+    (straight, [centre[0] - low[0], centre[1] - low[1]])
+}
+
+/// The face of a panorama of the whole sphere, as [`Face::lens`] says.
+pub(super) fn face(picture: &Picture, face: Face, numbers: Numbers) -> Picture {
+    let size = [f64::from(picture.width), f64::from(picture.height)];
+    let (focal, edge) = Face::lens(picture.width);
+    let (edge, middle) = (edge as usize, f64::from(edge) / 2.0);
+    let taken = Taken::new(picture, numbers, true);
+    let mut pixels = vec![[0; 4]; edge * edge];
+    let rows = pixels.par_chunks_exact_mut(edge).enumerate();
+    rows.for_each(|(row, line)| {
+        for (column, pixel) in line.iter_mut().enumerate() {
+            let ray = [column, row].map(|at| (at as f64 + 0.5 - middle) / focal);
+            *pixel = taken.at(face.lands(ray, size));
+        }
+    });
+    remade(picture, [edge; 2], pixels)
+}
+
+fn remade(picture: &Picture, [width, height]: [usize; 2], pixels: Vec<[u8; 4]>) -> Picture {
+    Picture {
         width: width as u32,
         height: height as u32,
         pixels,
-        // The added border says nothing about the object.
         has_alpha: picture.has_alpha,
         colours: picture.colours,
-    };
-    (straight, [centre[0] - low[0], centre[1] - low[1]])
+    }
 }
 
 /// First and last corner of the result, in whole pixels of the original.
@@ -130,38 +149,67 @@ fn room(size: [f64; 2]) -> [f64; 2] {
     })
 }
 
-/// The picture's colour at a place in pixels, its border repeated.
-fn sample(picture: &Picture, at: [f64; 2], light: &[f32; 256], numbers: Numbers) -> [u8; 4] {
-    let [(x0, wx), (y0, wy)] = at.map(|at| {
-        let first = (at - 0.5).floor();
-        (first as i64, cubic((at - 0.5 - first) as f32))
-    });
-    let (last_x, last_y) = (i64::from(picture.width) - 1, i64::from(picture.height) - 1);
-    let mut sum = [0.0; 4];
-    for (j, &wy) in (-1..).zip(&wy) {
-        let row = (y0 + j).clamp(0, last_y) as usize * picture.width as usize;
-        for (i, &wx) in (-1..).zip(&wx) {
-            let [r, g, b, a] = picture.pixels[row + (x0 + i).clamp(0, last_x) as usize];
-            let alpha = f32::from(a) / 255.0 * wx * wy;
-            for (sum, byte) in sum.iter_mut().zip([r, g, b]) {
-                *sum += alpha * light[byte as usize];
-            }
-            sum[3] += alpha;
+/// A picture that is asked for colours between its pixels.
+struct Taken<'a> {
+    picture: &'a Picture,
+    numbers: Numbers,
+    light: [f32; 256],
+    /// Its right border continues at its left one.
+    round: bool,
+}
+
+impl<'a> Taken<'a> {
+    fn new(picture: &'a Picture, numbers: Numbers, round: bool) -> Self {
+        let light = std::array::from_fn(|byte| match numbers {
+            Numbers::Srgb => decode(byte as f32 / 255.0),
+            Numbers::Plain => byte as f32 / 255.0,
+        });
+        Self {
+            picture,
+            numbers,
+            light,
+            round,
         }
     }
-    let alpha = (sum[3].clamp(0.0, 1.0) * 255.0).round() as u8;
-    if alpha == 0 {
-        return [0; 4];
+
+    /// The colour at a place in pixels, the border repeated.
+    fn at(&self, at: [f64; 2]) -> [u8; 4] {
+        let Self { picture, light, .. } = self;
+        let [(x0, wx), (y0, wy)] = at.map(|at| {
+            let first = (at - 0.5).floor();
+            (first as i64, cubic((at - 0.5 - first) as f32))
+        });
+        let (last_x, last_y) = (i64::from(picture.width) - 1, i64::from(picture.height) - 1);
+        let mut sum = [0.0; 4];
+        for (j, &wy) in (-1..).zip(&wy) {
+            let row = (y0 + j).clamp(0, last_y) as usize * picture.width as usize;
+            for (i, &wx) in (-1..).zip(&wx) {
+                let column = match self.round {
+                    true => (x0 + i).rem_euclid(last_x + 1),
+                    false => (x0 + i).clamp(0, last_x),
+                };
+                let [r, g, b, a] = picture.pixels[row + column as usize];
+                let alpha = f32::from(a) / 255.0 * wx * wy;
+                for (sum, byte) in sum.iter_mut().zip([r, g, b]) {
+                    *sum += alpha * light[byte as usize];
+                }
+                sum[3] += alpha;
+            }
+        }
+        let alpha = (sum[3].clamp(0.0, 1.0) * 255.0).round() as u8;
+        if alpha == 0 {
+            return [0; 4];
+        }
+        let [r, g, b] = [0, 1, 2].map(|k| {
+            let value = sum[k] / sum[3];
+            let encoded = match self.numbers {
+                Numbers::Srgb => encode(value),
+                Numbers::Plain => value.clamp(0.0, 1.0),
+            };
+            (encoded * 255.0).round() as u8
+        });
+        [r, g, b, alpha]
     }
-    let [r, g, b] = [0, 1, 2].map(|k| {
-        let value = sum[k] / sum[3];
-        let encoded = match numbers {
-            Numbers::Srgb => encode(value),
-            Numbers::Plain => value.clamp(0.0, 1.0),
-        };
-        (encoded * 255.0).round() as u8
-    });
-    [r, g, b, alpha]
 }
 
 /// Catmull-Rom weights of four neighbours, for a point `at` of the way from the second to the third.
@@ -177,6 +225,8 @@ fn cubic(at: f32) -> [f32; 4] {
 
 #[cfg(test)]
 mod tests {
+    use std::f64::consts::PI;
+
     use serde_json::json;
 
     use super::*;
@@ -249,6 +299,56 @@ mod tests {
             // Everything that the original shows is there.
             let share = f64::from(seen) / f64::from(size[0] * size[1]);
             assert!(share > 0.85, "{lens:?}: {share}");
+        }
+    }
+
+    #[test]
+    fn faces_of_a_panorama_are_pictures_of_pinholes() {
+        // A smooth scene about the camera.
+        let scene = |[x, y, z]: [f64; 3]| -> [u8; 4] {
+            let length = (x * x + y * y + z * z).sqrt();
+            let wave = |a: f64| ((0.5 + 0.4 * (a / length).sin()) * 255.0).round() as u8;
+            [
+                wave(3.0 * x + y),
+                wave(4.0 * y - 2.0 * z),
+                wave(5.0 * z + x),
+                255,
+            ]
+        };
+        let (width, height) = (512_u32, 256_u32);
+        let pixel = |at: u32| {
+            let turn = (f64::from(at % width) + 0.5) / f64::from(width) * 2.0 * PI - PI;
+            let rise = PI / 2.0 - (f64::from(at / width) + 0.5) / f64::from(height) * PI;
+            scene([
+                rise.cos() * turn.sin(),
+                -rise.sin(),
+                rise.cos() * turn.cos(),
+            ])
+        };
+        let panorama = Picture {
+            width,
+            height,
+            pixels: (0..width * height).map(pixel).collect(),
+            has_alpha: false,
+            colours: Colours::default(),
+        };
+        for part in Face::ALL {
+            let found = face(&panorama, part, Numbers::Srgb);
+            let (focal, edge) = Face::lens(width);
+            assert_eq!([found.width, found.height], [edge; 2]);
+            let axes = part.axes();
+            let mut worst = 0;
+            for (at, found) in (0..).zip(&found.pixels) {
+                let ray = [at % edge, at / edge]
+                    .map(|at| (f64::from(at) + 0.5 - f64::from(edge) / 2.0) / focal);
+                let wanted = scene(
+                    [0, 1, 2].map(|k| ray[0] * axes[0][k] + ray[1] * axes[1][k] + axes[2][k]),
+                );
+                worst = (0..4)
+                    .map(|k| found[k].abs_diff(wanted[k]))
+                    .fold(worst, u8::max);
+            }
+            assert!(worst <= 3, "{part:?}: off by {worst} of 255");
         }
     }
 

@@ -239,6 +239,55 @@ fn views_are_cropped_to_what_can_matter_and_keep_their_order() {
 }
 
 #[test]
+fn faces_of_a_panorama_are_held_out_together() {
+    let folder = folder();
+    // Each place has its own column; the square before the camera is in the middle.
+    picture(&folder.path().join("pano.png"), [128, 64], |x, y| {
+        [x as u8, y as u8, 9, 255]
+    });
+    let frames: Vec<Value> = (0..3).map(|_| frame("pano.png", false)).collect();
+    let set = json!({"camera_model": "EQUIRECTANGULAR", "w": 128, "h": 64, "frames": frames});
+    let (result, views, warnings) = deliver_from(folder.path(), &set, &job(1));
+    let summary = result.expect("sound");
+    assert_eq!((summary.views, summary.holdout_views), (12, 6));
+    for panorama in views.chunks(6) {
+        assert!(
+            panorama
+                .iter()
+                .all(|view| view.holdout == panorama[0].holdout)
+        );
+        // The face in front sees the square: its middle is the panorama's, where the face's own edge is 2 (128 / 2π + 1).
+        let front = &panorama[0];
+        let [x, y] = [0, 1].map(|k| front.camera.centre[k] as usize);
+        let pixel = front.pixels[y * front.width as usize + x];
+        assert!(
+            (63..=65).contains(&pixel[0]) && (31..=33).contains(&pixel[1]),
+            "{pixel:?}"
+        );
+        assert_eq!(
+            (panorama[2].width, panorama[2].height),
+            (1, 1),
+            "behind is nothing"
+        );
+    }
+    assert!(
+        warnings[0].contains("3 panoramas are resampled as 18 views"),
+        "{warnings:?}"
+    );
+    assert!(
+        !warnings.iter().any(|text| text.contains("show nothing")),
+        "{warnings:?}"
+    );
+    let (result, ..) = deliver_from(folder.path(), &set, &job(3));
+    assert!(
+        result
+            .expect_err("none left")
+            .message
+            .contains("3 views to hold out of 3")
+    );
+}
+
+#[test]
 fn held_out_views_are_marked_and_one_must_stay() {
     let folder = folder();
     let frames: Vec<Value> = (0..7).map(|_| frame("opaque.png", false)).collect();

@@ -120,8 +120,8 @@ pub async fn capabilities(State(service): State<Service>) -> Json<Value> {
         "roots": !options.roots.is_empty(),
         "inputs": {
             "mesh": ["glb", "gltf", "ply", "obj", "safetensors"],
-            "views": ["transforms.json", "images.bin", "images.txt", "safetensors", "ply", "spz", "sog", "splat", "glb", "gltf"],
-            "pictures": ["png", "jpg", "webp", "tiff", "bmp", "pnm"],
+            "views": ["transforms.json", "images.bin", "images.txt", "cameras.json", "sfm", "mlp", "out", "xml", "safetensors", "ply", "spz", "sog", "splat", "glb", "gltf"],
+            "pictures": ["png", "jpg", "webp", "tiff", "bmp", "pnm", "exr", "hdr"],
         },
         "limits": {
             "texture_size": [limits::MIN_TEXTURE_SIZE, limits::MAX_TEXTURE_SIZE],

@@ -45,6 +45,7 @@ pub(super) fn add(seeds: &mut Vec<Seed>) {
         ("rgba.bmp", &rgba, ImageFormat::Bmp),
         ("rgb.ppm", &rgb, ImageFormat::Pnm),
         ("grey.pgm", &grey, ImageFormat::Pnm),
+        ("light.hdr", &part.to_rgb32f().into(), ImageFormat::Hdr),
     ] {
         let mut bytes = Cursor::new(Vec::new());
         picture
@@ -64,6 +65,7 @@ pub(super) fn add(seeds: &mut Vec<Seed>) {
             }),
         ),
         ("animated.png", animated()),
+        ("light.exr", exr()),
         (
             "rgb.tif",
             tiff::<RGB8>(&rgb.to_rgb8(), Compression::Uncompressed),
@@ -87,6 +89,39 @@ pub(super) fn add(seeds: &mut Vec<Seed>) {
     for (name, bytes) in [("cmyk.jpg", cmyk()), ("animated.webp", ANIMATED.to_vec())] {
         seeds.push(("picture", format!("refused-{name}"), bytes));
     }
+}
+
+/// Half floats with alpha, in a data window that is not the whole picture.
+fn exr() -> Vec<u8> {
+    use exr::prelude::*;
+    let pixels = SpecificChannels::rgba(|at: Vec2<usize>| {
+        let [x, y] = [at.x(), at.y()].map(|at| f16::from_f32(at as f32 / 9.0));
+        (x, y, f16::from_f32(0.3), f16::from_f32(1.0))
+    });
+    let mut layer = Layer::new(
+        (12, 9),
+        LayerAttributes::named("a"),
+        Encoding::FAST_LOSSLESS,
+        pixels,
+    );
+    layer.attributes.layer_position = Vec2(1, 0);
+    let mut picture = exr::image::Image::from_layer(layer);
+    picture.attributes.display_window = IntegerBounds::new((0, 0), (14, 9));
+    let mut file = Cursor::new(Vec::new());
+    let written = picture.write().non_parallel().to_buffered(&mut file);
+    written.expect("memory takes all");
+    file.into_inner()
+}
+
+/// Twice as wide as high.
+pub(super) fn panorama() -> Vec<u8> {
+    let mut file = Cursor::new(Vec::new());
+    let picture =
+        image::RgbImage::from_fn(48, 24, |x, y| image::Rgb([5 * x as u8, 9 * y as u8, 99]));
+    picture
+        .write_to(&mut file, ImageFormat::Png)
+        .expect("memory takes all");
+    file.into_inner()
 }
 
 /// A TIFF of samples of one kind.

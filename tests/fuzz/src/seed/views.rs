@@ -1,4 +1,4 @@
-//! Sets of views that pass all of prepare. `transforms.json` and COLMAP models with their pictures are encoded for the
+//! Sets of views that pass all of prepare. `transforms.json`, COLMAP models and cameras of other programs with their pictures are encoded for the
 //! target [`views`], safetensors files with mesh and views for [`arrays`].
 //!
 //! [`views`]: crate::targets::views
@@ -49,10 +49,64 @@ pub(super) fn add(seeds: &mut Vec<Seed>) {
     );
     let [cameras, images] = model();
     add("binary-model", (2, &images, &cameras, &picture, &mask));
+    let sphere = format!(
+        r#"{{"camera_model":"EQUIRECTANGULAR","frames":[{{"file_path":"b.png","transform_matrix":{POSES}}}]}}"#
+    );
+    let wide = picture::panorama();
+    add("panorama", (0, sphere.as_bytes(), &[], &picture, &wide));
+    for (form, name, text, list) in PROGRAMS {
+        add(
+            name,
+            (form, text.as_bytes(), list.as_bytes(), &picture, &mask),
+        );
+    }
     for (name, bytes) in arrays() {
         seeds.push(("arrays", format!("made-{name}"), bytes));
     }
 }
+
+/// Forms of the target, names, and what each program writes, with Bundler's list.
+const PROGRAMS: [(u8, &str, &str, &str); 5] = [
+    (
+        3,
+        "meshroom",
+        r#"{"version":["1","2","11"],"views":[{"viewId":"1","poseId":"1","intrinsicId":"2","path":"a.png","width":"12"}],"intrinsics":[{
+        "intrinsicId":"2","width":"12","height":"9","sensorWidth":"36","type":"pinhole","distortionType":"brown","undistortionType":"none",
+        "focalLength":"28.5","pixelRatio":"1","principalPoint":["0","0.5"],"distortionParams":["-0.1","0.01","0","0.001","0"]}],"poses":[{
+        "poseId":"1","pose":{"transform":{"rotation":["1","0","0","0","-1","0","0","0","-1"],"center":["0","0","4"]}}}]}"#,
+        "",
+    ),
+    (
+        4,
+        "meshlab",
+        r#"<!DOCTYPE MeshLabDocument><MeshLabProject><RasterGroup><MLRaster label="a"><VCGCamera TranslationVector="0 0 -4 1"
+        RotationMatrix="1 0 0 0 0 1 0 0 0 0 1 0 0 0 0 1" CameraType="0" BinaryData="0" FocalMm="30" LensDistortion="0 0" PixelSizeMm="3 3"
+        ViewportPx="12 9" CenterPx="6 4"/><Plane semantic="1" fileName="a.png"/></MLRaster></RasterGroup></MeshLabProject>"#,
+        "",
+    ),
+    (
+        5,
+        "bundler",
+        "# Bundle file v0.3\n2 0\n9.5 -0.1 0.01\n1 0 0\n0 1 0\n0 0 1\n0 0 -4\n0 0 0\n0 0 0\n0 0 0\n0 0 0\n0 0 0\n",
+        "a.png 0 9.5\nb.png\n",
+    ),
+    (
+        6,
+        "metashape",
+        r#"<?xml version="1.0"?><document><chunk><sensors><sensor id="0" type="fisheye"><resolution width="12" height="9"/><calibration
+        class="adjusted"><f>9.5</f><cx>0.5</cx><k1>0.01</k1><p1>0.001</p1></calibration></sensor></sensors><components><component id="3">
+        <transform><rotation>1 0 0 0 1 0 0 0 1</rotation><translation>0 0 0</translation><scale>2</scale></transform></component></components>
+        <cameras><camera sensor_id="0" component_id="3" label="a"><transform>1 0 0 0 0 -1 0 0 0 0 -1 2 0 0 0 1</transform></camera></cameras>
+        </chunk></document>"#,
+        "",
+    ),
+    (
+        7,
+        "splatting",
+        r#"[{"id":0,"img_name":"a","width":12,"height":9,"position":[0,0,4],"rotation":[[1,0,0],[0,-1,0],[0,0,-1]],"fy":9.5,"fx":9.5}]"#,
+        "",
+    ),
+];
 
 fn joined(
     (form, description, cameras, picture, second): (u8, &[u8], &[u8], &[u8], &[u8]),

@@ -1,4 +1,4 @@
-//! Posed pictures through all of prepare, from `transforms.json`, a COLMAP model or a safetensors file: decoded,
+//! Posed pictures through all of prepare, from `transforms.json`, a COLMAP model, another program's cameras or a safetensors file: decoded,
 //! masked, undistorted and cropped. Refused with an error, or tables that the next process accepts.
 
 use std::os::fd::OwnedFd;
@@ -25,13 +25,23 @@ const MESH: [[f32; 3]; 4] = [
     [1.0, 1.0, 0.0],
     [-1.0, 1.0, 0.5],
 ];
-const NAMES: [&str; 3] = ["transforms.json", "images.txt", "images.bin"];
+const NAMES: [&str; 8] = [
+    "transforms.json",
+    "images.txt",
+    "images.bin",
+    "cameras.sfm",
+    "project.mlp",
+    "bundle.out",
+    "cameras.xml",
+    "cameras.json",
+];
 
 /// The files of a set of views.
 #[derive(Debug)]
 struct Set<'a> {
     name: &'static str,
     description: &'a [u8],
+    /// A model's cameras, or Bundler's list.
     cameras: &'a [u8],
     /// The second is used for names with a `b`.
     pictures: [&'a [u8]; 2],
@@ -42,7 +52,7 @@ impl Files for Set<'_> {
         files::judge(name)?;
         let bytes = match name {
             _ if name == self.name => self.description,
-            "cameras.bin" | "cameras.txt" => self.cameras,
+            "cameras.bin" | "cameras.txt" | "list.txt" => self.cameras,
             _ => self.pictures[usize::from(name.contains('b'))],
         };
         files::opened(bytes, limit)
