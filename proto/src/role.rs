@@ -100,10 +100,17 @@ impl Phase {
     /// A role may be in both at the same time.
     #[must_use]
     pub fn is_beside(self, other: Self) -> bool {
-        matches!(
-            (self, other),
-            (Self::Unwrap, Self::DecodeViews) | (Self::DecodeViews, Self::Unwrap)
-        )
+        // Prepare has a thread for the views and one for the mesh.
+        let of_mesh = |phase| {
+            matches!(
+                phase,
+                Self::Clean | Self::Repair | Self::Simplify | Self::Unwrap
+            )
+        };
+        match (self, other) {
+            (Self::DecodeViews, phase) | (phase, Self::DecodeViews) => of_mesh(phase),
+            _ => false,
+        }
     }
 
     /// Its place in [`Phase::ALL`]: what the flight recorder stores.

@@ -26,7 +26,7 @@ pub fn doing(phase: Phase) -> &'static str {
         Phase::Detail => "finding the original surface",
         Phase::Png => "compressing the texture",
         Phase::Glb => "writing the GLB",
-        Phase::Measure => "measuring held-out views",
+        Phase::Measure => "measuring the result",
         Phase::Preview => "drawing the preview",
         Phase::Commit => "putting the result in place",
     }

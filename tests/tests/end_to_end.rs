@@ -1,5 +1,6 @@
 //! The real worker on a small real set: files, figures, reproducibility, and kills midway.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::thread::available_parallelism;
 
@@ -30,6 +31,44 @@ fn result(bench: &Bench) -> Vec<u8> {
 
 fn heldout(report: &Value) -> f64 {
     number(&report["psnr"]["holdout_db"])
+}
+
+#[test]
+fn a_result_below_the_least_psnr_is_not_delivered() {
+    let bench = Bench::real();
+    for (more, wanted) in [
+        (
+            "--min-psnr 99 --holdout 2",
+            "the result explains the held-out views with ",
+        ),
+        ("--min-psnr 99", "the result explains the views with "),
+    ] {
+        let more = [&words(more)[..], &["--report", "out/report.json"]].concat();
+        let message = bake(&bench, "mesh_nouv.glb", &more).refusal(65);
+        assert!(
+            message.contains(wanted) && message.contains("99 dB"),
+            "{message}"
+        );
+        bench.assert_clean(&["report.json"]);
+    }
+    succeed(&bench, "mesh_nouv.glb", &words("--min-psnr 30 --holdout 2"));
+}
+
+#[test]
+fn counts_are_true_and_each_is_told_once() {
+    let bench = Bench::real();
+    let outcome = bake(&bench, "mesh_nouv.glb", &["--holdout", "3"]);
+    let mut last = BTreeMap::new();
+    for event in outcome.all("progress") {
+        let text = |key: &str| event[key].as_str().expect("text").to_owned();
+        let count = [&event["done"], &event["total"]].map(|count| count.as_u64().expect("a count"));
+        let before = last.insert((text("role"), text("phase")), count);
+        assert_ne!(before, Some(count), "twice: {event}");
+    }
+    let ended = |role: &str, phase: &str| last[&(role.to_owned(), phase.to_owned())];
+    assert_eq!(ended("prepare", "decode_views"), [16, 16]);
+    assert_eq!(ended("bake", "refine"), [13, 13]);
+    assert_eq!(ended("bake", "raster"), [13, 13]);
 }
 
 #[test]

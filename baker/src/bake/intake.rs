@@ -206,7 +206,11 @@ impl<'a> Intake<'a> {
                 backend.forget().map_err(failure)?;
                 (self.once_more(source)?, 2)
             }
-            None => return Ok(None),
+            None => {
+                let progress = context.stages.progress;
+                progress.progress(Phase::Raster, views, views);
+                return Ok(None);
+            }
         };
         let views = self.cut_all(context, views);
         backend.await_blocks(views.iter().map(blocks).sum());

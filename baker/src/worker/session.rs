@@ -72,7 +72,7 @@ pub struct Session {
     turn: Mutex<()>,
     /// Messages that arrived while an answer was awaited: the supervisor sends tables as they come.
     early: Mutex<VecDeque<(ToChild, Vec<OwnedFd>)>>,
-    last_progress: Mutex<(Option<Phase>, Instant)>,
+    last_progress: Mutex<(Option<Told>, Instant)>,
 }
 
 impl Session {
@@ -490,6 +490,9 @@ pub fn unchanged(file: &[u8]) -> impl FnOnce(&[u8]) -> Result<(), Failure> + use
     }
 }
 
+/// A phase, and how much of it was done of how much.
+type Told = (Phase, u64, u64);
+
 /// Takes the first `N` descriptors of a job.
 pub(crate) fn take_fds<const N: usize>(fds: Vec<OwnedFd>) -> Result<[OwnedFd; N], Failure> {
     fds.into_iter()
@@ -536,19 +539,20 @@ impl Progress for Session {
 }
 
 impl Session {
-    /// Sends a progress count, unless one of the same phase has just been sent.
+    /// Sends a progress count, unless the same or one of the same phase has just been sent.
     fn tell(&self, phase: Phase, done: u64, total: u64) {
         {
             let Ok(mut last) = self.last_progress.lock() else {
                 return;
             };
-            let due = last.0 != Some(phase)
-                || last.1.elapsed() >= PROGRESS_INTERVAL
+            let (told, now) = (Some((phase, done, total)), Instant::now());
+            let due = last.0.is_none_or(|(last, ..)| last != phase)
+                || now.duration_since(last.1) >= PROGRESS_INTERVAL
                 || (total != 0 && done == total);
-            if !due {
+            if !due || last.0 == told {
                 return;
             }
-            *last = (Some(phase), Instant::now());
+            *last = (told, now);
         }
         if let Err(error) = self
             .channel

@@ -47,7 +47,7 @@ pub struct PhaseState {
     pub since: Instant,
     /// Largest count so far.
     pub done: u64,
-    /// Latest total; 0 where unknown.
+    /// Latest total that is known; 0 where none is.
     pub total: u64,
 }
 
@@ -153,8 +153,14 @@ impl Watch {
         self.silence = Duration::ZERO;
     }
 
-    /// A count came. Returns the phase's state.
-    pub fn progress(&mut self, phase: Phase, done: u64, total: u64, now: Instant) -> PhaseState {
+    /// A count came. Returns the phase's state if it says anything new.
+    pub fn progress(
+        &mut self,
+        phase: Phase,
+        done: u64,
+        total: u64,
+        now: Instant,
+    ) -> Option<PhaseState> {
         self.phase = phase;
         let mut grew = false;
         let state = self.phases.entry(phase).or_insert_with(|| {
@@ -169,12 +175,17 @@ impl Watch {
             state.done = done;
             grew = true;
         }
-        state.total = total;
+        // Who counts further does not always repeat the total.
+        let before = state.total;
+        if total > 0 || state.done > state.total {
+            state.total = total;
+        }
+        let new = grew || state.total != before;
         let state = *state;
         if grew {
             self.silence = Duration::ZERO;
         }
-        state
+        new.then_some(state)
     }
 
     /// The answer was given, or the socket closed: from here on only the process's exit is awaited.
@@ -239,6 +250,21 @@ mod tests {
             run(&mut watch, later + Duration::from_secs(2), 2, false),
             Some(Kill::Stall { ms: 3000 })
         );
+    }
+
+    #[test]
+    fn a_count_that_says_nothing_new_is_not_told() {
+        let (mut watch, now) = lively(3);
+        let mut told = |done, total| {
+            let state = watch.progress(Phase::Refine, done, total, now);
+            state.map(|state| (state.done, state.total))
+        };
+        assert_eq!(told(0, 0), Some((0, 0)));
+        assert_eq!(told(14, 14), Some((14, 14)));
+        assert_eq!(told(14, 14), None);
+        assert_eq!(told(14, 0), None, "the total is known");
+        assert_eq!(told(15, 0), Some((15, 0)), "it was another");
+        assert_eq!(told(16, 16), Some((16, 16)));
     }
 
     #[test]

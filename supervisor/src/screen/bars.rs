@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use proto::message::{Phase, Role};
 
+use super::course::Course;
 use crate::event::{Event, Listener};
 use crate::print::{complain, outcome, say};
 use crate::process::watch::PhaseState;
@@ -24,6 +25,7 @@ const OVER: &str = "✓ {prefix:<38} {msg}";
 pub(super) struct Bars {
     all: MultiProgress,
     bars: HashMap<(Role, Phase), ProgressBar>,
+    course: Course,
 }
 
 impl Bars {
@@ -31,10 +33,23 @@ impl Bars {
         Self {
             all,
             bars: HashMap::new(),
+            course: Course::default(),
         }
     }
 
     fn progress(&mut self, role: Role, phase: Phase, state: PhaseState) {
+        for (over, state) in self.course.count(role, phase, state) {
+            if let Some(bar) = self
+                .bars
+                .get(&(role, over))
+                .filter(|bar| !bar.is_finished())
+            {
+                finish(bar, state.since.elapsed());
+            }
+        }
+        if !self.course.is_open(role, phase) {
+            return;
+        }
         let counted = state.total > 0;
         let bar = self.bars.entry((role, phase)).or_insert_with(|| {
             // Styled before it is added, since adding may draw it.
@@ -71,6 +86,7 @@ impl Bars {
 
     /// Ends the bars of a role: completed if `done`, removed otherwise.
     fn close(&mut self, role: Role, done: bool) {
+        self.course.again(role);
         let bars = &mut self.bars;
         bars.retain(|(owner, _), bar| {
             if *owner != role {
@@ -138,7 +154,7 @@ impl Listener for Bars {
                     self.close(role, false);
                 }
                 if let Some(error) = &report.error {
-                    self.all.suspend(|| complain(error));
+                    self.all.suspend(|| complain("", error));
                 }
             }
         }

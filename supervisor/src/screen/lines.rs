@@ -1,10 +1,10 @@
 //! Shows short lines on standard error, for logs: one for each finished stage, and one every five seconds between.
 
-use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use proto::message::{Phase, Role};
 
+use super::course::{Course, Over};
 use crate::event::{Event, Listener};
 use crate::print::{complain, outcome, say};
 use crate::process::watch::PhaseState;
@@ -17,8 +17,7 @@ const INTERVAL: Duration = Duration::from_secs(5);
 pub(super) struct Lines {
     /// Prefix of each line, if there are several jobs.
     mark: String,
-    /// Phases that have begun and are not known to have ended.
-    open: HashMap<(Role, Phase), PhaseState>,
+    course: Course,
     said: Option<Instant>,
 }
 
@@ -26,7 +25,7 @@ impl Lines {
     /// The listener of one of several jobs.
     pub(super) fn of(job: &str) -> Self {
         Self {
-            mark: format!("{job}: "),
+            mark: super::mark(job),
             ..Self::default()
         }
     }
@@ -35,49 +34,24 @@ impl Lines {
         say(&format!("{}{text}", self.mark));
     }
 
-    fn finish(&mut self, role: Role, phase: Phase) {
-        if let Some(state) = self.open.remove(&(role, phase)) {
-            let count = if unit(phase).is_empty() || state.done == 0 {
-                String::new()
-            } else {
-                format!("{}{}, ", state.done, unit(phase))
+    fn finish(&mut self, role: Role, over: Vec<Over>) {
+        for (phase, state) in over {
+            let count = match unit(phase) {
+                "" => String::new(),
+                _ if state.done == 0 => String::new(),
+                unit => format!("{}{unit}, ", state.done),
             };
-            self.say(&format!(
-                "{}: {count}{}",
-                stage(role, phase),
-                span(state.since.elapsed())
-            ));
+            let time = span(state.since.elapsed());
+            self.say(&format!("{}: {count}{time}", stage(role, phase)));
             self.said = Some(Instant::now());
         }
     }
 
-    /// Ends the open phases of a role that come before `phase`, or all of them.
-    fn finish_before(&mut self, role: Role, phase: Option<Phase>) {
-        let mut over: Vec<Phase> = self
-            .open
-            .keys()
-            .filter(|(open, before)| {
-                let ends = |phase: Phase| *before < phase && !before.is_beside(phase);
-                *open == role && phase.is_none_or(ends)
-            })
-            .map(|(_, phase)| *phase)
-            .collect();
-        over.sort_unstable();
-        for phase in over {
-            self.finish(role, phase);
-        }
-    }
-
     fn progress(&mut self, role: Role, phase: Phase, state: PhaseState) {
-        // A role's phases follow each other, so the next one ends those before it. Of two phases that run side by side,
-        // each ends with its last count.
-        self.finish_before(role, Some(phase));
-        let known = self.open.insert((role, phase), state).is_some();
-        if Phase::ALL.iter().any(|other| other.is_beside(phase))
-            && state.total > 0
-            && state.done >= state.total
-        {
-            self.finish(role, phase);
+        let known = self.course.is_open(role, phase);
+        let over = self.course.count(role, phase, state);
+        self.finish(role, over);
+        if !self.course.is_open(role, phase) {
             return;
         }
         let now = Instant::now();
@@ -115,7 +89,7 @@ impl Listener for Lines {
             Event::Retry {
                 role, fault, step, ..
             } => {
-                self.open.retain(|(open, _), _| open != role);
+                self.course.again(*role);
                 self.say(&format!(
                     "{}: trying again {}",
                     fault.message,
@@ -123,7 +97,8 @@ impl Listener for Lines {
                 ));
             }
             Event::RoleDone { role, time } => {
-                self.finish_before(*role, None);
+                let over = self.course.done(*role);
+                self.finish(*role, over);
                 self.say(&format!("{}: done in {}", role.name(), span(*time)));
             }
             Event::Done(report) => {
@@ -134,43 +109,9 @@ impl Listener for Lines {
             }
             Event::Failed(report) => {
                 if let Some(error) = &report.error {
-                    complain(error);
+                    complain(&self.mark, error);
                 }
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn count(lines: &mut Lines, phase: Phase, done: u64, total: u64) {
-        let state = PhaseState {
-            since: Instant::now(),
-            done,
-            total,
-        };
-        lines.progress(Role::Prepare, phase, state);
-    }
-
-    fn open(lines: &Lines) -> Vec<Phase> {
-        let mut open: Vec<Phase> = lines.open.keys().map(|(_, phase)| *phase).collect();
-        open.sort_unstable();
-        open
-    }
-
-    #[test]
-    fn a_phase_ends_those_before_it_and_two_side_by_side_end_by_themselves() {
-        let mut lines = Lines::default();
-        count(&mut lines, Phase::Clean, 0, 0);
-        count(&mut lines, Phase::Unwrap, 3, 9);
-        assert_eq!(open(&lines), [Phase::Unwrap]);
-        count(&mut lines, Phase::DecodeViews, 1, 2);
-        assert_eq!(open(&lines), [Phase::Unwrap, Phase::DecodeViews]);
-        count(&mut lines, Phase::DecodeViews, 2, 2);
-        assert_eq!(open(&lines), [Phase::Unwrap]);
-        count(&mut lines, Phase::Unwrap, 9, 9);
-        assert!(lines.open.is_empty());
     }
 }

@@ -12,7 +12,7 @@ use crate::bake::intake::refine::gain::{self, LightGrid, LightSums};
 use crate::bake::intake::refine::intake::drawing;
 use crate::bake::intake::refine::{Refiner, exposure};
 use crate::worker::pace;
-use crate::worker::progress::{Progress, each};
+use crate::worker::progress::{Progress, each, unit};
 use crate::worker::step_times::{timed, timed_in_pool};
 
 /// Least standard deviation of the exposures' logarithm for `auto`: clean views seem to have 0.001-0.002.
@@ -31,6 +31,11 @@ impl Refiner<'_> {
         if self.mode == Refine::Auto {
             keep_if_most_agree(verdicts, views);
         }
+        if self.ended && self.mode != Refine::Off {
+            // No view follows: so many are all.
+            let count = (self.done.len() + views.len()) as u64;
+            progress.progress(Phase::Refine, count, count);
+        }
         if self.mode != Refine::Off && self.done.is_empty() && self.ended {
             return self.expose(progress, views, verdicts);
         }
@@ -46,12 +51,12 @@ impl Refiner<'_> {
         verdicts: &[Verdict],
     ) -> Vec<f64> {
         let mut gains = vec![1.0; views.len()];
-        let (shape, count) = (self.shape, views.len() as u64);
+        let shape = self.shape;
         let grid = LightGrid::of(views, shape);
         let light = |sums: &mut LightSums, (view, verdict): (&Arc<View>, &Verdict)| {
             progress.expect("the light of a view", drawing(shape, view));
             let samples = gain::samples(shape, view, &verdict.camera, grid, sums);
-            progress.progress(Phase::Refine, count, count);
+            unit();
             samples
         };
         let both = views.par_iter().zip(verdicts);
