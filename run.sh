@@ -15,6 +15,7 @@ usage() {
 ./run.sh load ARGS…      the sidecar under load, and killed: what it takes, and what it keeps
 ./run.sh fuzz [SECONDS]  every fuzz target for so long (60), two at a time; what crashes one is kept in tests/fuzz/artifacts
 ./run.sh fuzz keep       the inputs that reached most so far, into tests/fuzz/seeds
+./run.sh package         a tarball and a Debian package in target/package: programs, man pages, completions, licences
 ./run.sh check           crates (licences, sources, advisories), formatting, lints, documentation
 TEXT
 }
@@ -185,6 +186,85 @@ test_page() {
     (cd supervisor/page && npm ci --silent --ignore-scripts --no-audit --no-fund && node --test)
 }
 
+# The programs with man pages, completions and licences, as a tarball and, where dpkg-deb is, a Debian package of the same files.
+package() {
+    local version triple processor name place doc libc deb=target/package/deb
+    command -v strip >/dev/null || install "the programs are stripped for their package" binutils
+    command -v python3 >/dev/null || install "the licences of the crates are gathered" python3
+    version=$(sed -n '/^\[workspace.package\]/,/^$/s/^version = "\(.*\)"/\1/p' Cargo.toml)
+    triple=$(rustc -vV | sed -n 's/^host: //p')
+    name=kiln-$version-$triple place=target/package/kiln-$version-$triple doc=$deb/usr/share/doc/kiln
+    rm -rf target/package
+    mkdir -p "$place"/{bin,share/{doc/kiln,man/man1,bash-completion/completions,zsh/site-functions,fish/vendor_completions.d}}
+    for program in kiln kiln-baker; do
+        # Stacks of crashes name functions by their symbols.
+        strip --strip-debug -o "$place/bin/$program" "target/release/$program"
+    done
+    "$place/bin/kiln" man "$place/share/man/man1"
+    gzip -9n "$place"/share/man/man1/*
+    "$place/bin/kiln" completions bash >"$place/share/bash-completion/completions/kiln"
+    "$place/bin/kiln" completions zsh >"$place/share/zsh/site-functions/_kiln"
+    "$place/bin/kiln" completions fish >"$place/share/fish/vendor_completions.d/kiln.fish"
+    cp LICENSE "$place/share/doc/kiln/copyright"
+    proto/python/licences.py >"$place/share/doc/kiln/THIRD-PARTY"
+    tar --sort=name --owner=0 --group=0 --numeric-owner -C target/package -czf "target/package/$name.tar.gz" "$name"
+    say "package  target/package/$name.tar.gz"
+    command -v dpkg-deb >/dev/null || { say "no Debian package: this system has no dpkg-deb" && return; }
+    processor=$(dpkg --print-architecture)
+    mkdir -p "$deb/DEBIAN"
+    cp -r "$place" "$deb/usr"
+    gzip -9n "$doc/THIRD-PARTY"
+    libc=$(grep -aohE 'GLIBC_2\.[0-9]+' "$place"/bin/* | sort -V | tail -n 1)
+    cat >"$deb/DEBIAN/control" <<TEXT
+Package: kiln
+Version: $version
+Architecture: $processor
+Maintainer: The Kiln authors <kiln@invalid>
+Depends: libc6 (>= ${libc#GLIBC_}), libstdc++6, libgcc-s1
+Recommends: libvulkan1
+Section: graphics
+Priority: optional
+Description: bakes meshes and posed views into textured GLBs
+ Kiln turns a mesh and posed views of it, or Gaussian splats, into a GLB with
+ a UV texture, on any GPU through Vulkan or on none.
+TEXT
+    dpkg-deb --root-owner-group --build "$deb" "target/package/kiln_${version}_$processor.deb" >/dev/null
+    rm -r "$deb"
+    say "package  target/package/kiln_${version}_$processor.deb"
+}
+
+# Each package as its users get it: unpacked in a folder of its own, with nothing of this build in reach.
+test_package() {
+    local made place usr said
+    for made in target/package/*.tar.gz target/package/*.deb; do
+        [ -e "$made" ] || continue
+        place=$(mktemp -d)
+        case $made in
+        *.deb) dpkg-deb -x "$made" "$place" && usr=$place/usr ;;
+        *) tar -xzf "$made" -C "$place" && usr=$(echo "$place"/*) ;;
+        esac
+        said=$("$usr/bin/kiln" --version)
+        [[ $said == "kiln "*+*"-linux-"* ]]
+        "$usr/bin/kiln" bake tests/data/spot/mesh_nouv.glb --views tests/data/spot --device cpu --quality draft \
+            --texture-size 256 --quiet -o "$place/new/spot.glb" >/dev/null
+        [ -s "$place/new/spot.glb" ]
+        bash -n "$usr/share/bash-completion/completions/kiln"
+        # What bash completes after `kiln ba`.
+        [ "$(bash -c '. "$1"; COMP_WORDS=(kiln ba) COMP_CWORD=1; _kiln kiln ba kiln; echo "${COMPREPLY[*]}"' - \
+            "$usr/share/bash-completion/completions/kiln")" = bake ]
+        command -v zsh >/dev/null && zsh -n "$usr/share/zsh/site-functions/_kiln"
+        command -v fish >/dev/null && fish -n "$usr/share/fish/vendor_completions.d/kiln.fish"
+        for page in kiln kiln-bake kiln-serve; do
+            gzip -t "$usr/share/man/man1/$page.1.gz"
+            if command -v man >/dev/null; then man -l "$usr/share/man/man1/$page.1.gz" | grep -q NAME; fi
+        done
+        grep -q "The Kiln authors" "$usr/share/doc/kiln/copyright"
+        zgrep -q "^tokio 1" "$usr"/share/doc/kiln/THIRD-PARTY*
+        rm -r "$place"
+        say "works    $made"
+    done
+}
+
 command=${1:-sample}
 [ $# -gt 0 ] && shift
 case $command in
@@ -224,6 +304,13 @@ test)
     test_page
     test_python
     test_browser
+    package
+    test_package
+    ;;
+package)
+    build
+    package
+    test_package
     ;;
 bench)
     build

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A folder with `kiln` and `kiln-baker` → the wheel `kiln_server`, which puts both, stripped, on the PATH of an environment.
 
-    ./wheel.py ../../target/release dist        # needs strip, of binutils
+    ./wheel.py ../../target/release dist        # needs strip, of binutils, and cargo, for the licences of the crates
 
 Its tag names the processor and the oldest glibc that the programs ask for. libstdc++ and libgcc are the system's.
 """
@@ -17,8 +17,9 @@ import tempfile
 import zipfile
 from pathlib import Path
 
+from licences import PROGRAMS, third_party
+
 HERE = Path(__file__).resolve().parent
-PROGRAMS = ("kiln", "kiln-baker")
 #: By the number in an ELF's head.
 PROCESSORS = {62: "x86_64", 183: "aarch64"}
 
@@ -38,7 +39,7 @@ def main(folder, output):
         if not (folder / program).is_file():
             sys.exit(f"{folder / program} is missing: cargo build --release --workspace --bins")
     said = subprocess.run([folder / "kiln", "--version"], capture_output=True, text=True, check=True).stdout.split()
-    if said[1:2] != [version]:
+    if [word.split("+")[0] for word in said[1:2]] != [version]:
         sys.exit(f"{folder / 'kiln'} is {' '.join(said)}, and pyproject.toml has {version}")
     platform, info = tag([(folder / program).read_bytes() for program in PROGRAMS]), f"kiln_server-{version}.dist-info"
     if not shutil.which("strip"):
@@ -54,10 +55,12 @@ Version: {version}
 Summary: The programs kiln and kiln-baker, for kiln-client and for the shell
 License-Expression: MIT OR Apache-2.0
 License-File: LICENSE
+License-File: THIRD-PARTY
 """
     wheel = f"Wheel-Version: 1.0\nGenerator: kiln wheel.py\nRoot-Is-Purelib: false\nTag: py3-none-{platform}\n"
     files = {f"kiln_server-{version}.data/scripts/{name}": data for name, data in zip(PROGRAMS, programs)}
     files[f"{info}/licenses/LICENSE"] = (HERE.parents[1] / "LICENSE").read_bytes()
+    files[f"{info}/licenses/THIRD-PARTY"] = third_party().encode()
     files.update({f"{info}/METADATA": metadata.encode(), f"{info}/WHEEL": wheel.encode()})
     sums = {name: base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode().rstrip("=") for name, data in files.items()}
     lines = [f"{name},sha256={sums[name]},{len(data)}\n" for name, data in files.items()]

@@ -9,6 +9,7 @@ import sys
 import tempfile
 import unittest
 import venv
+import zipfile
 from pathlib import Path
 
 import support
@@ -80,7 +81,7 @@ class Installed(unittest.TestCase):
     def test_the_version_is_that_of_the_package_and_its_build_left_nothing(self):
         self.assertEqual(kiln.__version__, importlib.metadata.version("kiln-client"))
         said = subprocess.run([os.environ["KILN_BIN"], "--version"], capture_output=True, text=True, check=True).stdout
-        self.assertEqual(said.split()[1], kiln.__version__)
+        self.assertEqual(said.split()[1].split("+")[0], kiln.__version__)
         left = [path.name for path in HERE.rglob("*") if path.name in ("build", "dist") or path.name.endswith(".egg-info")]
         self.assertEqual(left, [])
 
@@ -89,6 +90,11 @@ class Installed(unittest.TestCase):
             made = [sys.executable, HERE / "wheel.py", Path(os.environ["KILN_BIN"]).parent, f"{folder}/dist"]
             wheel = Path(subprocess.run(made, check=True, capture_output=True, text=True).stdout.strip())
             self.assertRegex(wheel.name, r"^kiln_server-[\d.]+-py3-none-manylinux_2_\d+_\w+\.whl$")
+            with zipfile.ZipFile(wheel) as archive:
+                licences = [archive.read(name).decode() for name in archive.namelist() if "/licenses/" in name]
+            self.assertTrue(any("The Kiln authors" in text for text in licences))
+            for other in ("tokio 1", "wgpu 3", "three 0", "The Rust standard library", "Permission is hereby granted"):
+                self.assertTrue(any(other in text for text in licences), other)
             programs = Path(os.environ["KILN_BIN"]).parent
             self.assertLess(wheel.stat().st_size, sum((programs / name).stat().st_size for name in ("kiln", "kiln-baker")))
             venv.create(f"{folder}/env")
