@@ -1,4 +1,5 @@
-//! The page's sources in `page/` → its bundle, for `src/serve/page.rs` to embed.
+//! The page's sources in `page/` → its bundle, for `src/serve/page.rs` to embed; git → `KILN_BUILT`, the commit and target for
+//! `kiln --version`.
 //!
 //! npm works in a copy beneath `OUT_DIR`, so nothing is written beside the sources; what it installed is kept there until
 //! `package-lock.json` changes, so a change of the page alone needs no network. No script of a package is run: esbuild's
@@ -23,6 +24,7 @@ const SOURCES: [&str; 7] = [
 
 fn main() -> ExitCode {
     println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rustc-env=KILN_BUILT={}", built());
     if std::env::var_os("CARGO_FEATURE_PAGE").is_none() {
         return ExitCode::SUCCESS;
     }
@@ -38,6 +40,35 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// The commit, where it is known, and the target.
+fn built() -> String {
+    println!("cargo::rerun-if-env-changed=KILN_COMMIT");
+    // Of sources without their history, whoever packs them can say it.
+    let told = std::env::var("KILN_COMMIT").ok();
+    let commit = told.filter(|commit| !commit.is_empty()).or_else(commit);
+    let target = std::env::var("TARGET").unwrap_or_default();
+    match commit {
+        Some(commit) => format!("commit {commit}, {target}"),
+        None => target,
+    }
+}
+
+fn commit() -> Option<String> {
+    let git = |arguments: &[&str]| {
+        let output = Command::new("git").args(arguments).output().ok()?;
+        let said = String::from_utf8(output.stdout).ok()?;
+        output.status.success().then(|| said.trim().to_owned())
+    };
+    // The sources may lie in the repository of something else.
+    git(&["ls-files", "--error-unmatch", "build.rs"])?;
+    let log = git(&["rev-parse", "--git-path", "logs/HEAD"])?;
+    // To watch a file that is missing would run this in every build.
+    if Path::new(&log).exists() {
+        println!("cargo::rerun-if-changed={log}");
+    }
+    git(&["rev-parse", "--short=12", "HEAD"])
 }
 
 fn bundle() -> Result<(), String> {

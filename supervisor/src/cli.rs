@@ -23,17 +23,18 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use clap::Parser;
 use clap::error::{ContextKind, ErrorKind};
+use clap::{CommandFactory, Parser};
 use proto::message::Code;
 
 use self::args::{BakeArgs, Cli, DoctorArgs, HostArgs, JobArgs, Sub};
 use self::paths::{absolute, baker_path, distinct, read, targets};
 use crate::error::JobError;
 use crate::host::ladder::Policy;
-use crate::input;
+use crate::input::{self, reason};
 use crate::job::{MapTargets, Spec};
-use crate::output::Target;
+use crate::output::{Target, make_folder};
+use crate::print::{kept, result};
 use crate::screen::Voice;
 use crate::serve::Options;
 
@@ -141,14 +142,8 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, R
                 ErrorKind::DisplayHelp | ErrorKind::DisplayVersion
             ) =>
         {
-            let shown = error.print();
-            return shown.map(|()| Command::Shown).map_err(|error| {
-                refuse(JobError::own(
-                    Code::IoError,
-                    format!("cannot print: {error}"),
-                    "",
-                ))
-            });
+            kept(error.print());
+            return Ok(Command::Shown);
         }
         Err(error) => return Err(refuse(usage(&error))),
     };
@@ -179,6 +174,19 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, R
         Sub::Serve(args) => serve::options(*args)
             .map(|options| Command::Serve(Box::new(options)))
             .map_err(refuse),
+        Sub::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "kiln", &mut script);
+            result(String::from_utf8_lossy(&script).trim_end());
+            Ok(Command::Shown)
+        }
+        Sub::Man { folder } => match man(&folder) {
+            Ok(()) => Ok(Command::Shown),
+            Err(error) => {
+                let message = format!("cannot write {}: {}", folder.display(), reason(&error));
+                Err(refuse(JobError::own(Code::OutputError, message, "")))
+            }
+        },
         Sub::Doctor(DoctorArgs { json, baker }) => Ok(Command::Doctor {
             baker: baker_path(baker).map_err(refuse)?,
             json,
@@ -212,6 +220,12 @@ fn bake(args: BakeArgs) -> Result<Command, Refusal> {
             jobs: vec![args],
         }),
     }
+}
+
+/// Writes a man page for kiln and one for each command.
+fn man(folder: &Path) -> std::io::Result<()> {
+    make_folder(folder)?;
+    clap_mangen::generate_to(Cli::command(), folder)
 }
 
 /// Of the one job of this process.
@@ -334,7 +348,7 @@ fn spec(args: BakeArgs, name: Arc<str>) -> Result<Spec, Box<JobError>> {
     let named = named.cloned().chain(maps_at);
     let outputs: Vec<_> = (named.chain(beside.iter().map(|(_, path)| path.clone()))).collect();
     distinct(&read(&[&mesh, &views]), &outputs)?;
-    let target = |path: Option<&Path>| path.map(Target::check).transpose();
+    let target = |path: Option<&Path>| path.map(Target::anywhere).transpose();
     let spec = Spec {
         name,
         mesh,
@@ -343,7 +357,9 @@ fn spec(args: BakeArgs, name: Arc<str>) -> Result<Spec, Box<JobError>> {
         form,
         beside: targets(beside)?,
         preview: target(preview.as_deref())?,
-        maps: maps.as_deref().map(MapTargets::check).transpose()?,
+        maps: (maps.as_deref())
+            .map(|folder| MapTargets::check(folder, Target::anywhere))
+            .transpose()?,
         rejected: args.rejected,
         report: target(report.as_deref())?,
         dry_run: args.dry_run,
@@ -388,7 +404,7 @@ fn usage(error: &clap::Error) -> Box<JobError> {
         error.kind(),
         ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
     ) {
-        "a command is missing: bake, compare, serve, submit, status, wait, cancel, list, fetch, replay or doctor".clone_into(&mut message);
+        "a command is missing: bake, compare, replay, serve, submit, status, wait, cancel, list, fetch, doctor or completions".clone_into(&mut message);
         "kiln --help shows examples".clone_into(&mut hint);
     } else if error.kind() == ErrorKind::MissingRequiredArgument
         && error.get(ContextKind::InvalidArg).is_some()

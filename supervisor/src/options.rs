@@ -43,7 +43,7 @@ use crate::host::ladder::Policy;
 use crate::store::Digest;
 
 pub use check::Wrong;
-pub(crate) use check::{LEAST_MEMORY, MOST_SECONDS, TEXTURE_SIZE, bytes, flag, seconds};
+pub(crate) use check::{LEAST_MEMORY, MOST_SECONDS, PSNR, TEXTURE_SIZE, bytes, flag, seconds};
 pub use schema::{SHA256, schemas};
 pub use source::{ARRAYS, Source, bad_name, plain_name};
 
@@ -81,49 +81,65 @@ pub struct JobOptions {
     /// `texture_size` at most. The report's `prepare.texture` says what was chosen and why.
     #[arg(skip)]
     pub texture_auto: bool,
-    /// Textures in place of one, each of `--texture-size`²: 1, 4, 9 or 16, side by side 8192 texels at most (4 pages of 4096², 9 of
-    /// 2728², 16 of 2048²). A GLB has a material for each; an OBJ has UDIM tiles, 1001, 1002, 1011 and on, named so.
-    /// With `--keep-uvs` the mesh's coordinates lie in these tiles.
-    #[arg(long, value_name = "N", default_value = "1", allow_negative_numbers = true, value_parser = flag(check::PAGES), help_heading = "Result")]
+    /// Textures in place of one: 1, 4, 9 or 16.
+    ///
+    /// Each has `--texture-size`²; side by side they have 8192 texels at most (4 pages of 4096², 9 of 2728², 16 of
+    /// 2048²). A GLB has a material for each; an OBJ has UDIM tiles, 1001, 1002, 1011 and on, named so. With
+    /// `--keep-uvs` the mesh's coordinates lie in these tiles.
+    #[arg(hide_short_help = true, long, value_name = "N", default_value = "1", allow_negative_numbers = true, value_parser = flag(check::PAGES), help_heading = "Result")]
     #[serde(deserialize_with = "whole::number")]
     #[schemars(extend("enum" = [1, 4, 9, 16]))]
     pub pages: u32,
-    /// Simplify the mesh to at most this many triangles; the surface of splats alone has 30,000 unless told otherwise.
+    /// Simplify the mesh to so many triangles.
+    ///
+    /// It then has as many at most. The surface of splats alone has 30,000 unless told otherwise.
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = flag(check::TARGET_FACES), conflicts_with = "simplify", help_heading = "Result")]
     #[serde(deserialize_with = "whole::optional")]
     #[schemars(extend("minimum" = 1, "maximum" = MAX_TRIANGLES))]
     pub target_faces: Option<u32>,
-    /// Share of the triangles to remove, 0 to 1: 0.95 keeps one in twenty. Not together with `--target-faces`.
+    /// Share of the triangles to remove, 0 to 1.
+    ///
+    /// 0.95 keeps one in twenty. Not together with `--target-faces`.
     #[arg(long, value_name = "R", allow_negative_numbers = true, value_parser = flag(check::SIMPLIFY), help_heading = "Result")]
     #[schemars(extend("minimum" = 0, "exclusiveMaximum" = 1))]
     pub simplify: Option<f64>,
 
-    /// Remove what no view from outside can see: inner shells, and the walls of cavities, cut off where that takes the
-    /// shortest cut. What the job's own views show stays.
+    /// Remove what no view from outside can see.
+    ///
+    /// Inner shells, and the walls of cavities, cut off where that takes the shortest cut. What the job's own views
+    /// show stays.
     #[arg(long, help_heading = "Mesh")]
     pub remove_unseen: bool,
-    /// Fill holes up to this area: a share of the square of the mesh's longest side (TRELLIS has 0.04, the flag's value
-    /// without one). It bounds the openings that `--remove-unseen` leaves, too, which is 0.04 otherwise. Not together with
-    /// `--keep-uvs`.
+    /// Fill holes up to this area.
+    ///
+    /// A share of the square of the mesh's longest side (TRELLIS has 0.04, the flag's value without one). It bounds
+    /// the openings that `--remove-unseen` leaves, too, which is 0.04 otherwise. Not together with `--keep-uvs`.
     #[arg(long, value_name = "SIZE", num_args = 0..=1, require_equals = true, default_missing_value = "0.04", value_parser = flag(check::FILL_HOLES), conflicts_with = "keep_uvs", help_heading = "Mesh")]
     #[schemars(extend("exclusiveMinimum" = 0, "maximum" = f64::from(MAX_HOLE_SIZE)))]
     pub fill_holes: Option<f64>,
     /// Leave holes of more edges than this.
-    #[arg(long, value_name = "N", default_value_t = Repair::HOLE_EDGES, allow_negative_numbers = true, value_parser = flag(check::HOLE_EDGES), help_heading = "Mesh")]
+    #[arg(hide_short_help = true, long, value_name = "N", default_value_t = Repair::HOLE_EDGES, allow_negative_numbers = true, value_parser = flag(check::HOLE_EDGES), help_heading = "Mesh")]
     #[serde(deserialize_with = "whole::number")]
     #[schemars(extend("minimum" = 3, "maximum" = MAX_HOLE_EDGES))]
     pub hole_edges: u32,
-    /// Put points of open borders together that are nearer than this: a share of the mesh's diagonal, such as 0.00001, the
-    /// flag's value without one.
-    #[arg(long, value_name = "DISTANCE", num_args = 0..=1, require_equals = true, default_missing_value = "0.00001", value_parser = flag(check::WELD), help_heading = "Mesh")]
+    /// Weld borders that are nearer than this.
+    ///
+    /// Puts points of open borders together that are nearer than this: a share of the mesh's diagonal, such as
+    /// 0.00001, the flag's value without one.
+    #[arg(hide_short_help = true, long, value_name = "DISTANCE", num_args = 0..=1, require_equals = true, default_missing_value = "0.00001", value_parser = flag(check::WELD), help_heading = "Mesh")]
     #[schemars(extend("exclusiveMinimum" = 0, "maximum" = check::decimal(MAX_WELD)))]
     pub weld: Option<f64>,
-    /// Wind the triangles of each part one way, their front where it is seen from.
-    #[arg(long, help_heading = "Mesh")]
+    /// Wind the triangles of each part one way.
+    ///
+    /// Their front is where it is seen from.
+    #[arg(hide_short_help = true, long, help_heading = "Mesh")]
     pub orient: bool,
-    /// The axis that points up in the mesh and its views: with `z` or `-y`, both are turned, and the result has y up as glTF
-    /// wants. Models of COLMAP, and splats trained on them, mostly have `-y`.
+    /// The axis that points up.
+    ///
+    /// Of the mesh and its views: with `z` or `-y`, both are turned, and the result has y up as glTF wants. Models of
+    /// COLMAP, and splats trained on them, mostly have `-y`.
     #[arg(
+        value_name = "AXIS",
         long,
         default_value_t,
         value_enum,
@@ -131,38 +147,75 @@ pub struct JobOptions {
         help_heading = "Mesh"
     )]
     pub up: Up,
-    /// Where the mesh stands among the cameras: `auto` compares silhouettes and takes another convention of axes, units or
-    /// matrices where it clearly fits, says so, and refuses a mesh that lies nowhere. `given` takes both as they are.
-    #[arg(long, default_value_t, value_enum, help_heading = "Mesh")]
+    /// Where the mesh stands among the cameras.
+    ///
+    /// `auto` compares silhouettes and takes another convention of axes, units or matrices where it clearly fits,
+    /// says so, and refuses a mesh that lies nowhere. `given` takes both as they are.
+    #[arg(
+        hide_short_help = true,
+        value_name = "HOW",
+        long,
+        default_value_t,
+        value_enum,
+        help_heading = "Mesh"
+    )]
     pub frame: Frame,
 
-    /// Keep the texture coordinates that the mesh brings instead of unwrapping it anew.
+    /// Keep the texture coordinates of the mesh.
+    ///
+    /// It is then not unwrapped anew.
     #[arg(long, help_heading = "Result")]
     pub keep_uvs: bool,
-    /// The texture's picture: `png` and `webp` are lossless, `jpeg` is small, `webp-lossy` is smaller where the texture is
-    /// smooth. `ktx2-etc1s` and `ktx2-uastc` (Basis Universal,
-    /// a GLB only) stay compressed on the device, with mips in the file: ETC1S is smallest, UASTC close to lossless; what is no
-    /// colour is UASTC in both. Not every viewer reads WebP (`EXT_texture_webp`) or KTX2 (`KHR_texture_basisu`).
-    #[arg(long, default_value_t, value_enum, help_heading = "Result")]
+    /// The texture's picture.
+    ///
+    /// `png` and `webp` are lossless, `jpeg` is small, `webp-lossy` is smaller where the texture is smooth.
+    /// `ktx2-etc1s` and `ktx2-uastc` (Basis Universal, a GLB only) stay compressed on the device, with mips in the
+    /// file: ETC1S is smallest, UASTC close to lossless; what is no colour is UASTC in both. Not every viewer reads
+    /// WebP (`EXT_texture_webp`) or KTX2 (`KHR_texture_basisu`).
+    #[arg(
+        value_name = "FORM",
+        long,
+        default_value_t,
+        value_enum,
+        help_heading = "Result"
+    )]
     pub texture_format: TextureFormat,
-    /// Quality of a JPEG, a lossy WebP or of ETC1S, 1 to 100; by default 90, 90 and 75.
-    #[arg(long, value_name = "N", value_parser = flag(check::TEXTURE_QUALITY), help_heading = "Result")]
+    /// Quality of JPEG, lossy WebP, ETC1S: 1 to 100.
+    ///
+    /// By default 90, 90 and 75.
+    #[arg(hide_short_help = true, long, value_name = "N", value_parser = flag(check::TEXTURE_QUALITY), help_heading = "Result")]
     #[serde(deserialize_with = "whole::optional")]
     #[schemars(extend("minimum" = 1, "maximum" = 100))]
     pub texture_quality: Option<u32>,
-    /// How a GLB stores its mesh: `meshopt` quantises and compresses it (`KHR_mesh_quantization`, `EXT_meshopt_compression`).
-    #[arg(long, default_value_t, value_enum, help_heading = "Result")]
+    /// How a GLB stores its mesh.
+    ///
+    /// `meshopt` quantises and compresses it (`KHR_mesh_quantization`, `EXT_meshopt_compression`).
+    #[arg(
+        value_name = "HOW",
+        hide_short_help = true,
+        long,
+        default_value_t,
+        value_enum,
+        help_heading = "Result"
+    )]
     pub compress: Compress,
-    /// Make no texture: give each vertex a colour (`COLOR_0` of a GLB). The processor does it, whatever --device says.
+    /// Colour the vertices, and make no texture.
+    ///
+    /// Each vertex gets a colour (`COLOR_0` of a GLB). The processor does it, whatever --device says.
     #[arg(long, conflicts_with = "provenance_attribute", help_heading = "Result")]
     pub vertex_colours: bool,
-    /// Give the vertices of a GLB the attribute `_PROVENANCE` (scalar, normalised byte): the share, 0 to 1, of what lies
-    /// around each that the views have shown; weakly observed texels count half, inferred ones not.
-    #[arg(long, help_heading = "Result")]
+    /// Tell for each vertex how well it was seen.
+    ///
+    /// Gives the vertices of a GLB the attribute `_PROVENANCE` (scalar, normalised byte): the share, 0 to 1, of what
+    /// lies around each that the views have shown; weakly observed texels count half, inferred ones not.
+    #[arg(hide_short_help = true, long, help_heading = "Result")]
     pub provenance_attribute: bool,
-    /// Bring back what simplification took, in textures of a GLB: `normal` is a normal map of the surface before it, `occlusion` how
-    /// much ambient light arrives there. Where views show these channels themselves, they win.
+    /// Bring back the shape that simplification takes.
+    ///
+    /// In textures of a GLB: `normal` is a normal map of the surface before it, `occlusion` how much ambient light arrives
+    /// there. Where views show these channels themselves, they win.
     #[arg(
+        value_name = "WHAT",
         long,
         default_value_t,
         value_enum,
@@ -170,9 +223,11 @@ pub struct JobOptions {
         help_heading = "Result"
     )]
     pub detail: Detail,
-    /// How viewers take the opacity that views bring as a channel (see `channels` in transforms.json): `auto` goes by what it
-    /// holds.
+    /// How viewers take opacity.
+    ///
+    /// Of opacity that views bring as a channel (see `channels` in transforms.json): `auto` goes by what it holds.
     #[arg(
+        hide_short_help = true,
         long,
         default_value_t,
         value_enum,
@@ -180,40 +235,78 @@ pub struct JobOptions {
         help_heading = "Result"
     )]
     pub alpha_mode: AlphaMode,
-    /// What is less opaque than this is not there, with `--alpha-mode mask`.
-    #[arg(long, value_name = "A", default_value_t = 0.5, allow_negative_numbers = true, value_parser = flag(check::ALPHA_CUTOFF), help_heading = "Result")]
+    /// What is less opaque than this is not there.
+    ///
+    /// With `--alpha-mode mask`.
+    #[arg(hide_short_help = true, long, value_name = "A", default_value_t = 0.5, allow_negative_numbers = true, value_parser = flag(check::ALPHA_CUTOFF), help_heading = "Result")]
     #[schemars(extend("minimum" = 0, "maximum" = 1))]
     pub alpha_cutoff: f64,
-    /// With `--keep-uvs`: take the set `TEXCOORD_N` of a glTF; by default the one that each material's base colour uses.
-    #[arg(long, value_name = "N", requires = "keep_uvs", help_heading = "Result")]
+    /// The texture coordinates that are kept.
+    ///
+    /// With `--keep-uvs`: take the set `TEXCOORD_N` of a glTF; by default the one that each material's base colour
+    /// uses.
+    #[arg(
+        hide_short_help = true,
+        long,
+        value_name = "N",
+        requires = "keep_uvs",
+        help_heading = "Result"
+    )]
     #[serde(deserialize_with = "whole::optional")]
     #[schemars(extend("maximum" = u32::MAX))]
     pub uv_set: Option<u32>,
 
     /// Work put into the fit.
-    #[arg(long, default_value_t, value_enum, help_heading = "Fit")]
+    #[arg(
+        value_name = "WORK",
+        long,
+        default_value_t,
+        value_enum,
+        help_heading = "Fit"
+    )]
     pub quality: Quality,
-    /// How the views blend colours within a pixel: `linear` for renders and photographs, `srgb` for Gaussian splats. By
-    /// default `srgb` where the views are splats, else `linear`.
-    #[arg(long, value_enum, help_heading = "Fit")]
+    /// How the views blend colours within a pixel.
+    ///
+    /// `linear` for renders and photographs, `srgb` for Gaussian splats. By default `srgb` where the views are
+    /// splats, else `linear`.
+    #[arg(
+        value_name = "SPACE",
+        hide_short_help = true,
+        long,
+        value_enum,
+        help_heading = "Fit"
+    )]
     pub blend: Option<Blend>,
-    /// Move cameras to where the mesh's silhouette fits the views' alpha, and even out exposures: `auto` only where they are
-    /// clearly off, `on` wherever it helps at all. The report says what was moved, and what was not and why.
-    #[arg(long, default_value_t, value_enum, help_heading = "Fit")]
+    /// Correct cameras and exposures.
+    ///
+    /// Moves cameras to where the mesh's silhouette fits the views' alpha, and evens out exposures: `auto` only where
+    /// they are clearly off, `on` wherever it helps at all. The report says what was moved, and what was not and why.
+    #[arg(
+        value_name = "WHEN",
+        long,
+        default_value_t,
+        value_enum,
+        help_heading = "Fit"
+    )]
     pub refine: Refine,
-    /// What bakes: `auto` takes a GPU if there is one, `gpu` insists on one, `cpu` needs no driver; or a part of an
-    /// adapter's name as `kiln doctor` shows it.
-    #[arg(long, value_name = "auto|gpu|cpu|NAME", default_value = "auto", value_parser = flag(check::DEVICE), help_heading = "Fit")]
+    /// What bakes.
+    ///
+    /// `auto` takes a GPU if there is one, `gpu` insists on one, `cpu` needs no driver; or a part of an adapter's
+    /// name as `kiln doctor` shows it.
+    #[arg(long, value_name = "NAME", default_value = "auto", value_parser = flag(check::DEVICE), help_heading = "Fit")]
     #[schemars(extend("minLength" = 1, "maxLength" = check::MAX_DEVICE))]
     pub device: String,
-    /// Keep N views out of the fit and report how well the texture explains them. Views that the transforms.json names in
-    /// `test_filenames` or `val_filenames` are kept out anyway.
+    /// Keep N views out of the fit to measure with.
+    ///
+    /// The report says how well the texture explains them. Views that the transforms.json names in `test_filenames`
+    /// or `val_filenames` are kept out anyway.
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true, value_parser = flag(check::HOLDOUT), help_heading = "Fit")]
     #[serde(deserialize_with = "whole::number")]
     #[schemars(extend("maximum" = MAX_VIEWS - 1))]
     pub holdout: u32,
     /// Chooses the held-out views.
     #[arg(
+        hide_short_help = true,
         long,
         value_name = "N",
         allow_negative_numbers = true,
@@ -224,9 +317,12 @@ pub struct JobOptions {
     #[schemars(extend("maximum" = u64::MAX))]
     pub seed: u64,
 
-    /// Views that are drawn of splats: `auto` 48 from all around the mesh, a pixel as large as a texel; so many; or `trellis`, the
-    /// 100 of its own `render_multiview`.
+    /// Views that are drawn of splats.
+    ///
+    /// `auto` 48 from all around the mesh, a pixel as large as a texel; so many; or `trellis`, the 100 of its own
+    /// `render_multiview`.
     #[arg(
+        hide_short_help = true,
         long,
         value_name = "auto|N|trellis",
         default_value_t,
@@ -234,10 +330,13 @@ pub struct JobOptions {
     )]
     #[schemars(with = "String", extend("pattern" = schema::SPLAT_VIEWS))]
     pub splat_views: SplatViews,
-    /// The filter that the splats were trained with: `classic` (INRIA, gsplat), `mip` (Mip-Splatting; `mip:0.1` is TRELLIS). A number
-    /// behind a colon is its variance in px² of a picture of 512 pixels, 0.3 otherwise. `auto` goes by the file, and the report says
-    /// what was taken and why.
+    /// The filter that the splats were trained with.
+    ///
+    /// `classic` (INRIA, gsplat), `mip` (Mip-Splatting; `mip:0.1` is TRELLIS). A number behind a colon is its
+    /// variance in px² of a picture of 512 pixels, 0.3 otherwise. `auto` goes by the file, and the report says what
+    /// was taken and why.
     #[arg(
+        hide_short_help = true,
         long,
         value_name = "auto|classic|mip[:V]",
         default_value_t,
@@ -245,8 +344,11 @@ pub struct JobOptions {
     )]
     #[schemars(with = "String", extend("pattern" = schema::SPLAT_FILTER))]
     pub splat_filter: SplatFilter,
-    /// Spherical harmonics of splats: `view` draws what each view sees, `0` the colours without highlights.
+    /// Spherical harmonics of splats.
+    ///
+    /// `view` draws what each view sees, `0` the colours without highlights.
     #[arg(
+        hide_short_help = true,
         long,
         default_value_t,
         value_enum,
@@ -255,19 +357,31 @@ pub struct JobOptions {
     )]
     pub sh: Harmonics,
 
-    /// Plan with at most this much memory of the GPU, such as 1G or 512M; what does not fit is fitted in parts of the texture, one
-    /// after the other, which takes longer and gives a result nearly as good. By default what is fastest, as far as the device has it.
-    /// A sidecar's own --vram-budget counts where it is less.
+    /// Plan with at most this much GPU memory.
+    ///
+    /// Such as 1G or 512M, where G is 2^30 bytes. What does not fit is fitted in parts of the texture, one after the
+    /// other, which takes longer and gives a result nearly as good. By default what is fastest, as far as the device
+    /// has it. A sidecar's own --vram-budget counts where it is less.
     #[arg(long, value_name = "BYTES", value_parser = bytes, help_heading = "Run")]
     #[serde(deserialize_with = "whole::optional")]
     #[schemars(extend("minimum" = LEAST_MEMORY, "maximum" = u64::MAX))]
     pub vram_budget: Option<u64>,
-    /// Measure every GPU stage by the device's own clock, into the report's `bake.gpu_times`. Slows the bake a little.
-    #[arg(long, help_heading = "Run")]
+    /// Measure every GPU stage.
+    ///
+    /// By the device's own clock, into the report's `bake.gpu_times`. Slows the bake a little.
+    #[arg(hide_short_help = true, long, help_heading = "Run")]
     pub gpu_times: bool,
-    /// What a bake that failed may do differently when it is repeated. Each step allows those before it, and the report says
-    /// which were taken.
-    #[arg(long, default_value_t, value_enum, help_heading = "Run")]
+    /// What a repeated bake may do differently.
+    ///
+    /// When it has failed. Each step allows those before it, and the report says which were taken.
+    #[arg(
+        value_name = "STEPS",
+        hide_short_help = true,
+        long,
+        default_value_t,
+        value_enum,
+        help_heading = "Run"
+    )]
     pub fallback: Policy,
     /// Give up after this many seconds.
     #[arg(long = "timeout", value_name = "SECONDS", default_value = "3600", allow_negative_numbers = true, value_parser = flag(check::SECONDS), help_heading = "Run")]
@@ -284,9 +398,11 @@ pub struct JobOptions {
     #[arg(skip)]
     pub maps: bool,
 
-    /// Refuse a texture that explains the views of the fit with a lower PSNR than this, in dB: the job fails as soon as that is
-    /// known, and puts nothing in place. Vertex colours have none, and are refused.
-    #[arg(long, value_name = "DB", allow_negative_numbers = true, value_parser = flag(check::MIN_PSNR), help_heading = "Fit")]
+    /// Fail below this PSNR, in dB.
+    ///
+    /// That of the held-out views counts where there are any, else that of the views of the fit. The job fails as soon as it
+    /// is known, with exit code 65, and puts nothing in place. Vertex colours without held-out views have none, and are refused.
+    #[arg(long, value_name = "DB", allow_negative_numbers = true, value_parser = flag(check::PSNR), help_heading = "Fit")]
     #[schemars(extend("exclusiveMinimum" = 0, "maximum" = 100))]
     pub min_psnr: Option<f64>,
 }

@@ -11,10 +11,13 @@
 //! If anything fails before the folders are synced, every exchange is undone, so a failed job changes nothing. A failed
 //! fsync is never repeated on the same file: the kernel has dropped the pages, and the second call would succeed. kill
 //! -9 or a power cut leaves each target whole, old or new, and at most a part, which the next run removes.
+//!
+//! Folders that a user names and that are missing are made with the first file in them ([`Target::anywhere`]): a command
+//! that is refused makes none but for its report, and a job that fails while it writes leaves at most empty ones.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
@@ -42,26 +45,51 @@ const SWAPS: u32 = 8;
 pub struct Target {
     path: PathBuf,
     folder: PathBuf,
+    /// The folder is made with the file, if it is missing.
+    make: bool,
     /// The file that it replaces.
     old: Option<FileId>,
 }
 
 impl Target {
-    /// Checks, before any work, that `path` can be created or replaced.
+    /// Checks, before any work, that `path` can be created or replaced in a folder that is there.
     ///
     /// # Errors
     /// One line that says what prevents it.
     pub fn check(path: &Path) -> Result<Self, Box<JobError>> {
+        Self::checked(path, false)
+    }
+
+    /// As [`Self::check`], but folders that are missing are made when the file is written.
+    ///
+    /// # Errors
+    /// One line that says what prevents it.
+    pub fn anywhere(path: &Path) -> Result<Self, Box<JobError>> {
+        Self::checked(path, true)
+    }
+
+    fn checked(path: &Path, make: bool) -> Result<Self, Box<JobError>> {
         let old = fs::metadata(path);
-        // Tries the name, since otherwise a file would be written first.
-        let long =
-            (old.as_ref()).is_err_and(|error| error.kind() == io::ErrorKind::InvalidFilename);
+        let folder = match path.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder.to_path_buf(),
+            _ => PathBuf::from("."),
+        };
+        let there = match make {
+            true => nearest(&folder),
+            false => folder.as_path(),
+        };
+        // Tries each name, since otherwise a file would be written first.
+        let mut names = path.strip_prefix(there).unwrap_or(path).components();
+        let long = names.any(|name| {
+            let error = fs::symlink_metadata(there.join(name)).err();
+            error.is_some_and(|error| error.kind() == io::ErrorKind::InvalidFilename)
+        });
         let fail = |code: Code, why: &str| {
             let message = format!("cannot write {}: {why}", path.display());
             let hint = match code {
                 Code::IoError => "nothing has been done yet",
                 _ if long => "choose a shorter name: nothing has been done yet",
-                _ => "the folder must exist and be writable: nothing has been done yet",
+                _ => "name a place that can be written: nothing has been done yet",
             };
             JobError::own(code, message, hint)
         };
@@ -75,18 +103,15 @@ impl Target {
         if old.as_ref().is_some_and(|metadata| !metadata.is_file()) {
             return Err(fail(Code::OutputError, "it exists and is not a file"));
         }
-        let folder = match path.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() => folder.to_path_buf(),
-            _ => PathBuf::from("."),
-        };
-        part::sweep(&folder);
-        Part::create(&folder).map_err(|error| {
-            let why = format!("{}: {}", folder.display(), reason(&error));
+        part::sweep(there);
+        Part::create(there).map_err(|error| {
+            let why = format!("{}: {}", there.display(), reason(&error));
             fail(code(&error), &why)
         })?;
         Ok(Self {
             path: path.to_path_buf(),
             folder,
+            make,
             old: old.as_ref().map(FileId::from),
         })
     }
@@ -136,6 +161,9 @@ impl Target {
 
     fn create(&self) -> io::Result<Growing> {
         at("stage.create")?;
+        if self.make {
+            make_folder(&self.folder)?;
+        }
         Ok(Growing {
             part: Part::create(&self.folder)?,
             target: self.clone(),
@@ -391,6 +419,45 @@ fn code(error: &io::Error) -> Code {
 
 fn rename(from: &Path, to: &Path, flags: RenameFlags) -> nix::Result<()> {
     renameat2(AT_FDCWD, from, AT_FDCWD, to, flags)
+}
+
+/// Of a folder and those above it, the first that is there; the folder itself where a name above it is `..`, which has no
+/// meaning in a folder that is missing.
+fn nearest(folder: &Path) -> &Path {
+    let missing = |folder: &&Path| {
+        let found = fs::symlink_metadata(match folder.as_os_str().is_empty() {
+            true => Path::new("."),
+            false => folder,
+        });
+        found.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+    };
+    let there = folder.ancestors().find(|folder| !missing(folder));
+    let there = there.unwrap_or(folder);
+    let rest = folder.strip_prefix(there).unwrap_or(folder);
+    match rest.components().any(|name| name == Component::ParentDir) {
+        true => folder,
+        false if there.as_os_str().is_empty() => Path::new("."),
+        false => there,
+    }
+}
+
+/// Makes a folder, with those above it that are missing. Each survives a power cut.
+///
+/// # Errors
+/// The system refuses.
+pub(crate) fn make_folder(folder: &Path) -> io::Result<()> {
+    let there = nearest(folder);
+    let rest = folder.strip_prefix(there).unwrap_or(folder);
+    let mut above = there.to_path_buf();
+    for name in rest.components() {
+        let made = above.join(name);
+        match fs::create_dir(&made) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => sync_folder(&above)?,
+        }
+        above = made;
+    }
+    Ok(())
 }
 
 /// Makes names in a folder survive a power cut.

@@ -24,9 +24,9 @@ use crate::{doctor, panics, serve, signals};
 pub fn run() -> ExitCode {
     let bars = MultiProgress::new();
     let command = match cli::parse(std::env::args_os()) {
-        Ok(Command::Shown) => return ExitCode::from(exit::OK),
+        Ok(Command::Shown) => return end(exit::OK),
         Ok(command) => command,
-        Err(refusal) => return refused(&refusal),
+        Err(refusal) => return end(refused(&refusal)),
     };
     let (json, voice) = command.tone();
     log(json, voice, &bars);
@@ -37,10 +37,16 @@ pub fn run() -> ExitCode {
         tracing::warn!(%error, "workers may inherit descriptors of whoever started kiln");
     }
     // Unwinding drops the children's handles, which kills them.
-    panics::caught(|| carry_out(command, &bars)).unwrap_or_else(|error| fail(&error, json))
+    end(panics::caught(|| carry_out(command, &bars)).unwrap_or_else(|error| fail(&error, json)))
 }
 
-fn carry_out(command: Command, bars: &MultiProgress) -> ExitCode {
+/// The program's exit code: that of its work, unless this succeeded and its output is lost.
+fn end(code: u8) -> ExitCode {
+    let lost = screen::lost().filter(|_| code == exit::OK);
+    ExitCode::from(lost.map_or(code, |error| fail(&error, false)))
+}
+
+fn carry_out(command: Command, bars: &MultiProgress) -> u8 {
     let (json, voice) = command.tone();
     // Single-threaded, on the main thread: see the crate's head.
     let runtime = match runtime() {
@@ -48,11 +54,11 @@ fn carry_out(command: Command, bars: &MultiProgress) -> ExitCode {
         Err(error) => return fail(&error, json),
     };
     let code = match command {
-        Command::Shown => ExitCode::from(exit::OK),
+        Command::Shown => exit::OK,
         Command::Bake { spec, .. } => {
             let mut listener = screen::listener(json, voice, bars);
             let report = runtime.block_on(many::one(&spec, &mut *listener));
-            ExitCode::from(report.error.map_or(exit::OK, |error| error.exit_code))
+            report.error.map_or(exit::OK, |error| error.exit_code)
         }
         Command::BakeMany {
             specs,
@@ -71,19 +77,14 @@ fn carry_out(command: Command, bars: &MultiProgress) -> ExitCode {
                 memory_limit,
                 pipelines,
             };
-            let code = runtime.block_on(many::all(specs, plan, listener));
-            ExitCode::from(code)
+            let sum = runtime.block_on(many::all(specs, plan, listener));
+            screen::sum(json, voice, &sum);
+            sum.code
         }
-        Command::Remote(task) => {
-            ExitCode::from(runtime.block_on(cli::remote::carry_out(*task, bars)))
-        }
-        Command::Compare(task) => {
-            ExitCode::from(runtime.block_on(cli::compare::carry_out(*task, bars)))
-        }
-        Command::Serve(options) => ExitCode::from(runtime.block_on(serve::run(*options))),
-        Command::Doctor { baker, .. } => {
-            ExitCode::from(runtime.block_on(doctor::run(&baker, json)))
-        }
+        Command::Remote(task) => runtime.block_on(cli::remote::carry_out(*task, bars)),
+        Command::Compare(task) => runtime.block_on(cli::compare::carry_out(*task, bars)),
+        Command::Serve(options) => runtime.block_on(serve::run(*options)),
+        Command::Doctor { baker, .. } => runtime.block_on(doctor::run(&baker, json)),
     };
     // Waits for nothing: a thread on a network file system, or a process that cannot be killed, may never end.
     runtime.shutdown_background();
@@ -106,7 +107,7 @@ fn runtime() -> Result<Runtime, Box<JobError>> {
 }
 
 /// Reports why a command does not start, after its jobs have written their reports.
-fn refused(refusal: &Refusal) -> ExitCode {
+fn refused(refusal: &Refusal) -> u8 {
     match runtime() {
         Ok(_runtime) => refusal.leave_reports(),
         Err(error) => tracing::warn!("no report is left: {}", error.message),
@@ -114,13 +115,13 @@ fn refused(refusal: &Refusal) -> ExitCode {
     fail(&refusal.error, refusal.json)
 }
 
-fn fail(error: &JobError, json: bool) -> ExitCode {
+fn fail(error: &JobError, json: bool) -> u8 {
     if json {
         screen::result(&screen::error_line(error).to_string());
     } else {
-        screen::complain(error);
+        screen::complain("", error);
     }
-    ExitCode::from(error.exit_code)
+    error.exit_code
 }
 
 /// Raises the soft limit: each view needs a descriptor, and the usual limit is 1024.
@@ -146,6 +147,8 @@ fn log(json: bool, voice: Voice, bars: &MultiProgress) {
     let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
+        // Whoever reads it may leave.
+        .log_internal_errors(false)
         .with_writer(writer);
     if json {
         builder.json().init();

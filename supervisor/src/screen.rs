@@ -4,6 +4,8 @@
 
 mod bars;
 
+mod course;
+
 mod json;
 
 mod lines;
@@ -13,9 +15,11 @@ use std::io::{self, IsTerminal};
 use indicatif::MultiProgress;
 
 use crate::event::{Event, Listener};
+use crate::job::many::Sum;
 use crate::print::outcome;
+use crate::words::span;
 
-pub use crate::print::{complain, place, refuse, result, say};
+pub use crate::print::{complain, lost, place, refuse, result, say};
 pub use json::{Json, error_line};
 
 /// How much to show.
@@ -34,7 +38,7 @@ pub enum Voice {
 pub fn listener(json: bool, voice: Voice, bars: &MultiProgress) -> Box<dyn Listener> {
     match voice {
         _ if json => Box::new(Json::default()),
-        Voice::Quiet => Box::new(Quiet),
+        Voice::Quiet => Box::new(Quiet::default()),
         Voice::Normal | Voice::Verbose if io::stderr().is_terminal() => {
             Box::new(bars::Bars::new(bars.clone()))
         }
@@ -47,27 +51,45 @@ pub fn listener(json: bool, voice: Voice, bars: &MultiProgress) -> Box<dyn Liste
 pub fn listener_of(json: bool, voice: Voice, name: &str) -> Box<dyn Listener> {
     match voice {
         _ if json => Box::new(Json::of(name)),
-        Voice::Quiet => Box::new(Quiet),
+        Voice::Quiet => Box::new(Quiet { mark: mark(name) }),
         Voice::Normal | Voice::Verbose => Box::new(lines::Lines::of(name)),
     }
 }
 
+/// What begins each line about one of many jobs.
+fn mark(job: &str) -> String {
+    format!("{job}: ")
+}
+
+/// Shows how a list of jobs ended: its last line.
+pub fn sum(json: bool, voice: Voice, sum: &Sum) {
+    if json {
+        result(&json::sum_line(sum).to_string());
+    } else if voice != Voice::Quiet {
+        let (done, failed, time) = (sum.done, sum.failed, span(sum.time));
+        say(&format!("{done} done, {failed} failed, {time}"));
+    }
+}
+
 /// Shows only the result, errors, and that a result is to be doubted.
-#[derive(Debug)]
-struct Quiet;
+#[derive(Debug, Default)]
+struct Quiet {
+    /// See [`lines::Lines`].
+    mark: String,
+}
 
 impl Listener for Quiet {
     fn event(&mut self, event: &Event<'_>) {
         match event {
             Event::Done(report) => {
                 if let Some(doubt) = report.doubt() {
-                    say(&format!("warning: {doubt}"));
+                    say(&format!("{}warning: {doubt}", self.mark));
                 }
                 outcome(report);
             }
             Event::Failed(report) => {
                 if let Some(error) = &report.error {
-                    complain(error);
+                    complain(&self.mark, error);
                 }
             }
             Event::Started { .. }

@@ -89,7 +89,7 @@ pub async fn run(options: Options) -> u8 {
     match serve(options).await {
         Ok(()) => exit::OK,
         Err(error) => {
-            print::complain(&error);
+            print::complain("", &error);
             error.exit_code
         }
     }

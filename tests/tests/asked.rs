@@ -72,8 +72,8 @@ fn what_was_rejected_is_drawn_for_each_view_of_the_fit() {
     assert_eq!(names_in(&bench.path("out")), wanted);
     let file = &report["files"][1];
     assert_eq!([&file["kind"], &file["path"]], ["rejected", "out"]);
-    let line = refused(&bench, 73, &["--rejected", "nowhere"]);
-    assert!(line.contains("nowhere/rejected_0000.png"), "{line}");
+    let line = refused(&bench, 73, &["--rejected", "mesh.obj/no"]);
+    assert!(line.contains("mesh.obj/no/rejected_0000.png"), "{line}");
     let silent = bake(&bench, &["--texture-size", "256"]).one("done")["report"].clone();
     assert!(
         silent["bake"]["views"][0]["rejected"].is_null(),

@@ -1,9 +1,10 @@
 //! The command line: flags, exit codes, the use of each stream, and help.
 
-use std::process::{Command, Output};
+use std::fs;
+use std::process::{Command, Output, Stdio};
 
 use kiln_tests::fault::{Fault, Plan, Step};
-use kiln_tests::{Bench, Run, words};
+use kiln_tests::{Bench, Run, names_in, words};
 use proto::message::{Code, Role};
 
 fn bench() -> Bench {
@@ -108,9 +109,11 @@ fn missing_inputs_are_named_before_any_work() {
 #[test]
 fn a_place_that_cannot_be_written_is_named_before_any_work() {
     let bench = bench();
+    fs::create_dir(bench.path("out/folder.glb")).expect("room");
     for (output, words) in [
-        ("nowhere/out.glb", "no such file or folder"),
-        ("out", "not a file"),
+        ("mesh.glb/out.glb", "a part of the path is not a folder"),
+        ("no/../out.glb", "no such file or folder"),
+        ("out/folder.glb", "not a file"),
         ("/proc/x.glb", "/proc"),
     ] {
         let text = refused(
@@ -123,6 +126,7 @@ fn a_place_that_cannot_be_written_is_named_before_any_work() {
     // The name fits, but the names of the files beside it do not.
     for (output, name) in [
         (format!("out/{}.glb", "n".repeat(252)), "n.glb"),
+        (format!("no/{}/a.glb", "n".repeat(256)), "a.glb"),
         (format!("out/{}.obj", "n".repeat(251)), "_texture.png"),
     ] {
         let text = refused(
@@ -134,10 +138,113 @@ fn a_place_that_cannot_be_written_is_named_before_any_work() {
         assert!(text.contains(name) && text.contains("shorter"), "{text}");
     }
     let bake = arguments("mesh.glb", ".", "out/out.glb");
-    let report = [&bake[..], &["--report", "nowhere/report.json"]].concat();
-    assert!(refused(&bench, &report, 73).contains("nowhere/report.json"));
+    let report = [&bake[..], &["--report", "mesh.glb/report.json"]].concat();
+    assert!(refused(&bench, &report, 73).contains("mesh.glb/report.json"));
     assert!(!bench.path("prepare-1").exists(), "no worker was started");
+    assert!(!bench.path("no").exists(), "no folder was made");
+    fs::remove_dir(bench.path("out/folder.glb")).expect("empty");
     bench.assert_clean(&[]);
+}
+
+#[test]
+fn folders_that_are_missing_are_made() {
+    let bench = bench();
+    let more = ["--report", "deep/er/report.json", "--preview", "deep/p.png"];
+    let mut command = bench.command(&arguments("mesh.glb", ".", "deep/./new/a.glb"));
+    command
+        .args(more)
+        .args(["--insecure-no-sandbox", "--crash-folder", "none"]);
+    Run::start(command).finish().assert_code(0);
+    assert_eq!(names_in(&bench.path("deep")), ["er", "new", "p.png"]);
+    assert_eq!(names_in(&bench.path("deep/er")), ["report.json"]);
+    // One file by two names, of which no folder is there yet.
+    let job = arguments("mesh.glb", ".", "deeper/a.glb");
+    let text = refused(
+        &bench,
+        &[&job[..], &["--report", "./deeper/a.glb"]].concat(),
+        64,
+    );
+    assert!(text.contains("named twice"), "{text}");
+    assert!(
+        !bench.path("deeper").exists(),
+        "a refused command makes none"
+    );
+}
+
+#[test]
+fn a_name_that_says_another_form_is_refused_before_any_work() {
+    let bench = bench();
+    let bake = arguments("mesh.glb", ".", "out/out.glb");
+    for (more, wanted) in [
+        (&["-o", "out/a.xyz"][..], ".glb, .ply, .obj"),
+        (&["-o", "out/a"], ".glb, .ply, .obj"),
+        (&["-o", "-"], "a file must be named"),
+        (&["--preview", "out/a.gif"], "must end in .png"),
+        (&["--report", "-"], "--json puts the report on"),
+        (&["--maps", "-"], "a file must be named"),
+        (&["--images", "-"], "a file must be named"),
+    ] {
+        let more = match more[0] {
+            "-o" => [&bake[..4], more].concat(),
+            _ => [&bake[..], more].concat(),
+        };
+        let text = refused(&bench, &more, 64);
+        assert!(text.contains(wanted), "{wanted:?} is not in {text}");
+    }
+    for piped in [
+        &["bake", "-", "--views", ".", "-o", "out/a.glb"][..],
+        &["compare", "mesh.glb", "--views", "-"],
+        &["compare", "mesh.glb", "--views", ".", "--picture", "a.jpg"],
+        &["wait", "latest", "-o", "a.ply"],
+        &["fetch", "latest", "preview.png", "-o", "a.jpg"],
+        &["fetch", "latest", "-o", "folder"],
+    ] {
+        refused(&bench, piped, 64);
+    }
+    bench.assert_clean(&[]);
+}
+
+#[test]
+fn a_reader_that_leaves_is_no_error_and_a_full_disk_is_one() {
+    let bench = bench();
+    let job = arguments("mesh.glb", ".", "out/out.glb");
+    let verbose = [
+        &job[..],
+        &["-v", "--insecure-no-sandbox", "--crash-folder", "none"],
+    ]
+    .concat();
+    let json = [&verbose[..6], &["--json"], &verbose[7..]].concat();
+    for arguments in [
+        &["--help"][..],
+        &["bake", "-h"],
+        &["--version"],
+        &verbose,
+        &json,
+    ] {
+        let closed = || {
+            let (reader, writer) = std::io::pipe().expect("a pipe");
+            drop(reader);
+            writer
+        };
+        let mut kiln = bench.kiln();
+        let baker = [&["--baker", "kiln-baker"][..], &[]][usize::from(arguments.len() < 3)];
+        kiln.args(arguments).args(baker).stdout(closed());
+        let output = kiln.stderr(Stdio::piped()).output().expect("kiln runs");
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {text}");
+        assert!(
+            !text.contains("kiln: error") && !text.contains("panicked"),
+            "{text}"
+        );
+        let status = kiln.stdout(closed()).stderr(closed()).status();
+        assert_eq!(status.expect("kiln runs").code(), Some(0), "{arguments:?}");
+        let full = fs::File::options().write(true).open("/dev/full");
+        kiln.stdout(full.expect("there")).stderr(Stdio::piped());
+        let output = kiln.output().expect("kiln runs");
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(74), "{arguments:?}: {text}");
+        assert!(text.contains("standard output: the disk is full"), "{text}");
+    }
 }
 
 #[test]
@@ -279,6 +386,27 @@ fn help_is_written_for_people() {
         assert!(help.contains(word), "{word} is not explained");
     }
     assert!(!help.contains("--baker"), "for tests only");
+    for command in
+        words("bake compare replay serve submit status wait cancel list fetch doctor completions")
+    {
+        let mut kiln = bench.kiln();
+        let output = kiln.args([command, "-h"]).env("COLUMNS", "80").output();
+        let short = String::from_utf8(output.expect("kiln runs").stdout).expect("text");
+        let (lines, width) = (
+            short.lines().count(),
+            short.lines().map(|line| line.chars().count()).max(),
+        );
+        assert!(
+            lines <= 58 && width <= Some(80),
+            "{command}: {lines} lines, {width:?}"
+        );
+    }
+    let version = String::from_utf8(kiln(&bench, &["--version"]).stdout).expect("text");
+    let wanted = format!("kiln {} (", proto::BUILD_ID);
+    assert!(
+        version.starts_with(&wanted) && version.contains("-linux-"),
+        "{version}"
+    );
     assert!(
         help.lines().all(|line| line.chars().count() <= 125),
         "lines fit a screen"

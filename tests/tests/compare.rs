@@ -47,6 +47,26 @@ fn figures_are_those_of_the_bakes_own_report() {
     outcome.assert_code(0);
     let compared = outcome.one("compared");
     assert_eq!(compared["sandbox"], true);
+    // Both are better than 20 dB, and the smaller one is not better than itself and a little.
+    let least = number(&compared["models"][1]["psnr_db"]) + 0.01;
+    for (least, code) in [(20.0, 0), (least, 65)] {
+        let more = ["--fail-below", &least.to_string()];
+        let outcome = compare(
+            &bench,
+            &["a.glb", "b.glb"],
+            &sample("transforms.json"),
+            &more,
+        );
+        outcome.assert_code(code);
+        assert_eq!(outcome.one("compared")["models"], compared["models"]);
+        if code != 0 {
+            let message = outcome.refusal(code);
+            assert!(
+                message.contains(&format!("{least} dB")) && message.contains("b.glb has"),
+                "{message}"
+            );
+        }
+    }
     let [a, b] = [0, 1].map(|model| &compared["models"][model]);
     assert_eq!(a["textures"], serde_json::json!([[512, 512]]));
     assert_eq!(b["textures"], serde_json::json!([[256, 256]]));

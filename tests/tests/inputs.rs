@@ -14,6 +14,7 @@ fn bench() -> Bench {
         fs::create_dir(bench.path(folder)).expect("a folder");
     }
     for name in [
+        "3.glb",
         "c_texture.png",
         "maps/residual.png",
         "rejected/rejected_0003.png",
@@ -59,7 +60,7 @@ fn a_view_is_replaced_by_no_output() {
     let bench = bench();
     let before = files(&bench);
     for (more, name) in [
-        (&["-o", "3.png"][..], "3.png"),
+        (&["-o", "3.glb"][..], "3.glb"),
         (&["-o", "c.obj"], "c_texture.png"),
         (&["-o", "out/a.glb", "--preview", "3.png"], "3.png"),
         (&["-o", "out/a.glb", "--report", "3.png"], "3.png"),
@@ -113,7 +114,7 @@ fn the_cameras_of_a_model_are_known_at_once() {
     let job = ["bake", "mesh.obj", "--views", "model", "-o", "out/a.glb"];
     for (flag, name) in [
         ("--report", "model/cameras.txt"),
-        ("--preview", "model/images.txt"),
+        ("--report", "model/images.txt"),
     ] {
         let outcome = run(&bench, &[&job[..], &[flag, name]].concat());
         assert_refused(&outcome, name);
@@ -130,10 +131,10 @@ fn what_a_sidecar_made_takes_no_view_either() {
     let before = files(&bench);
     for more in [&[][..], &["--by-path"]] {
         let job = ["submit", "mesh.obj", "--views", "transforms.json", "--wait"];
-        let outcome = kiln(&bench, &[&job[..], &["-o", "3.png"], more].concat());
+        let outcome = kiln(&bench, &[&job[..], &["-o", "3.glb"], more].concat());
         outcome.assert_code(64);
         assert!(
-            outcome.stderr.contains("3.png is named twice"),
+            outcome.stderr.contains("3.glb is named twice"),
             "{}",
             outcome.stderr
         );

@@ -60,6 +60,52 @@ fn a_fault_in_one_of_eight_jobs_leaves_the_other_seven_as_they_were() {
     }
     assert!(!bench.path("out/3.glb").exists());
     outcome.assert_nothing_held();
+    let sum = outcome.events.last().expect("an event");
+    assert_eq!(
+        [&sum["event"], &sum["done"], &sum["failed"]],
+        [&json!("sum"), &json!(7), &json!(1)]
+    );
+}
+
+#[test]
+fn every_line_of_many_jobs_has_its_mark_and_the_last_one_the_sum() {
+    let bench = Bench::new(&Plan::always(Role::Bake, Step::Work, Fault::Signal(11)));
+    let poison = json!({"name": "poison", "mesh": "mesh.glb", "views": ".", "output": "out/p.glb"});
+    write(&bench, &json!([real(&bench, "good"), poison]));
+    let baker = format!("--baker-of=poison={}", bench.path("kiln-baker").display());
+    let run = |more: &[&str]| {
+        let mut kiln = bench.kiln();
+        kiln.args(words(
+            "bake --jobs - --insecure-no-sandbox --crash-folder none",
+        ));
+        kiln.arg(&baker).args(more);
+        kiln.stdin(fs::File::open(bench.path("jobs.json")).expect("there"));
+        let outcome = Run::start(kiln).finish();
+        outcome.assert_code(70);
+        let lines = outcome.stderr.lines().map(str::to_owned);
+        lines.collect::<Vec<_>>()
+    };
+    let mut lines = run(&[]);
+    let last = lines.pop().expect("a line");
+    assert!(
+        last.starts_with("kiln: 1 done, 1 failed, ") && last.ends_with(" s"),
+        "{last}"
+    );
+    let of = |name: &str| move |line: &&String| line.starts_with(&format!("kiln: {name}: "));
+    let counts = ["good", "poison"].map(|name| lines.iter().filter(of(name)).count());
+    assert!(
+        counts[0] > 0 && counts[1] > 0 && counts[0] + counts[1] == lines.len(),
+        "{lines:#?}"
+    );
+    assert!(
+        lines
+            .iter()
+            .any(|line| line.starts_with("kiln: poison:   hint: ")),
+        "{lines:#?}"
+    );
+    let quiet = run(&["-q"]);
+    assert!(quiet[0].starts_with("kiln: poison: error: "), "{quiet:#?}");
+    assert!(quiet.iter().all(|line| of("poison")(&line)), "{quiet:#?}");
 }
 
 #[test]

@@ -32,6 +32,11 @@ fn picture(name: &str) -> String {
     format!("{}.png", name.get(..251).unwrap_or(name))
 }
 
+/// A result with this name: its ending says the form.
+fn result(name: &[u8]) -> Vec<u8> {
+    [name.get(..251).unwrap_or(name), b".glb"].concat()
+}
+
 /// A job whose mesh, views and result have this name, in folders of this name; so has a picture, if the name is UTF-8.
 struct Job {
     bench: Bench,
@@ -79,7 +84,7 @@ impl Job {
 
     /// `kiln bake` of its files, to be given more arguments.
     fn command(&self) -> Command {
-        let output = Path::new("out").join(self.name());
+        let output = Path::new("out").join(OsStr::from_bytes(&result(&self.name)));
         let mut command = self
             .bench
             .command(&words("bake --device cpu --quality draft"));
@@ -126,14 +131,15 @@ fn files_of_odd_names_are_baked() {
             text.lines().all(|line| line.starts_with("kiln: ")),
             "{text}"
         );
+        let made = String::from_utf8(result(name.as_bytes())).expect("text");
         assert_eq!(
             output.stdout,
-            format!("out/{name}\n").as_bytes(),
+            format!("out/{made}\n").as_bytes(),
             "the path and nothing else"
         );
-        glb::read(&job.bench.path("out").join(&name)).expect("a GLB");
+        glb::read(&job.bench.path("out").join(&made)).expect("a GLB");
         let report = read_json(&job.bench.path("report.json"));
-        assert_eq!(report["files"][0]["path"], format!("out/{name}"));
+        assert_eq!(report["files"][0]["path"], format!("out/{made}"));
     }
 }
 
@@ -236,9 +242,9 @@ fn a_name_that_is_no_text_is_refused_for_inputs_and_taken_for_the_rest() {
     let output = job.bake(&["--report", "report.json"]);
     let text = harmless(&output, 30);
     assert_eq!(output.status.code(), Some(0), "{text}");
-    assert_eq!(output.stdout, [&b"out/"[..], name, b"\n"].concat());
+    assert_eq!(output.stdout, [&b"out/"[..], &result(name), b"\n"].concat());
     let report = read_json(&job.bench.path("report.json"));
-    assert_eq!(report["options"]["output"], "out/caf\u{fffd}\u{1b}");
+    assert_eq!(report["options"]["output"], "out/caf\u{fffd}\u{1b}.glb");
     let output = job.bake(&["--json"]);
     assert_eq!(
         (output.status.code(), harmless(&output, 0)),

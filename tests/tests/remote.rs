@@ -46,9 +46,9 @@ fn a_job_is_submitted_waited_for_and_fetched() {
         "made model.glb",
     );
     assert_refused(
-        &kiln(&bench, &["fetch", &id, "-o", "nowhere/x.glb"]),
+        &kiln(&bench, &["fetch", &id, "-o", "mesh.glb/x.glb"]),
         73,
-        "nowhere",
+        "mesh.glb/x.glb",
     );
 
     for name in ["report.json", "model.glb"] {
@@ -59,6 +59,17 @@ fn a_job_is_submitted_waited_for_and_fetched() {
         ["model.glb", "report.json"],
         "the folder is made"
     );
+    kiln(&bench, &["fetch", &id, "-o", "out/deep/new.glb"]).assert_code(0);
+    let two = [
+        "fetch",
+        &id,
+        "report.json",
+        "model.glb",
+        "-o",
+        "out/deep/two",
+    ];
+    kiln(&bench, &two).assert_code(0);
+    assert_eq!(names_in(&bench.path("out/deep")), ["new.glb", "two"]);
     kiln(&bench, &["fetch", &id, "-o", "out/all/"]).assert_code(0);
     assert!(bench.path("out/all/preview.png").exists());
 
@@ -172,9 +183,9 @@ fn what_is_wrong_here_is_told_before_the_sidecar_is_asked() {
     assert_refused(&of("mesh.glb", &["--wait"]), 64, "--output");
     assert_refused(&of("mesh.glb", &["--report", "r.json"]), 64, "--wait");
     assert_refused(
-        &of("mesh.glb", &["--wait", "-o", "nowhere/x.glb"]),
+        &of("mesh.glb", &["--wait", "-o", "mesh.glb/x.glb"]),
         73,
-        "nowhere",
+        "mesh.glb/x.glb",
     );
     assert_refused(
         &of("mesh.glb", &["--wait", "-o", "mesh.glb"]),
@@ -183,10 +194,10 @@ fn what_is_wrong_here_is_told_before_the_sidecar_is_asked() {
     );
     for name in ["x.obj", "X.PLY"] {
         let outcome = of("mesh.glb", &["--wait", "-o", name]);
-        assert_refused(&outcome, 64, "but a GLB");
+        assert_refused(&outcome, 64, "must end in .glb");
         for words in ["wait", "fetch"] {
             let outcome = kiln(&bench, &[words, "latest", "-o", name]);
-            assert_refused(&outcome, 64, "but a GLB");
+            assert_refused(&outcome, 64, "must end in .glb");
         }
     }
     assert_refused(&of("mesh.glb", &["--key", "a b"]), 64, "printable");

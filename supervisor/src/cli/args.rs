@@ -2,16 +2,35 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use super::compare::CompareArgs;
+use super::paths::{MODELS, PNG, file, named};
 use super::remote::args::{CancelArgs, FetchArgs, ListArgs, StatusArgs, SubmitArgs, WaitArgs};
 use crate::error::JobError;
 use crate::options::{JobOptions, TEXTURE_SIZE, bytes, flag, seconds};
 use crate::serve::site::Origin;
 use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
 use proto::limits::MAX_TEXTURE_SIZE;
 use proto::message::Code;
+
+/// Ends the short help of a command with many options.
+const MORE: &str = "--help shows every option, examples and the exit codes.";
+
+const BAKE_USAGE: &str = "\
+kiln bake <MESH> --views <FILE> --output <FILE> [OPTIONS]
+       kiln bake <SPLATS> --output <FILE> [OPTIONS]
+       kiln bake --jobs <FILE> [OPTIONS]";
+
+const SUBMIT_USAGE: &str = "\
+kiln submit <MESH> --views <FILE> [--wait --output <FILE>] [OPTIONS]
+       kiln submit <SPLATS> [--wait --output <FILE>] [OPTIONS]";
+
+/// What `--version` says: the build id, which kiln and kiln-baker must share, then the commit where it is known, and the target.
+static VERSION: LazyLock<String> =
+    LazyLock::new(|| format!("{} ({})", proto::BUILD_ID, env!("KILN_BUILT")));
 
 const EXAMPLES: &str = "\
 Examples:
@@ -42,7 +61,14 @@ Exit codes:
 
 /// Bakes the colours of posed views of a mesh into a UV texture, and writes a GLB.
 #[derive(Debug, Parser)]
-#[command(name = "kiln", version, max_term_width = 100, after_help = EXAMPLES, subcommand_required = true)]
+#[command(
+    name = "kiln",
+    version = VERSION.as_str(),
+    max_term_width = 100,
+    after_help = MORE,
+    after_long_help = EXAMPLES,
+    subcommand_required = true
+)]
 pub(super) struct Cli {
     #[command(subcommand)]
     pub(super) command: Sub,
@@ -51,7 +77,7 @@ pub(super) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(super) enum Sub {
     /// Turn a mesh and posed views of it into a textured GLB.
-    #[command(after_help = EXAMPLES)]
+    #[command(override_usage = BAKE_USAGE, after_help = MORE, after_long_help = EXAMPLES)]
     Bake(Box<BakeArgs>),
     /// Hold one or two textured meshes against views: PSNR, SSIM, seams, what is unseen, and a picture side by side.
     Compare(Box<CompareArgs>),
@@ -60,7 +86,7 @@ pub(super) enum Sub {
     /// Take jobs over a socket, and keep them across restarts.
     Serve(Box<ServeArgs>),
     /// Hand a job to a sidecar, and print its id or, with --wait, the result.
-    #[command(after_help = EXAMPLES)]
+    #[command(override_usage = SUBMIT_USAGE, after_help = MORE, after_long_help = EXAMPLES)]
     Submit(Box<SubmitArgs>),
     /// Show a sidecar's job.
     Status(StatusArgs),
@@ -74,63 +100,98 @@ pub(super) enum Sub {
     Fetch(FetchArgs),
     /// Show adapters, drivers and limits, what is missing, and how to get it.
     Doctor(DoctorArgs),
+    /// Print a script that completes kiln's commands and options in a shell.
+    #[command(after_help = "In ~/.bashrc:  source <(kiln completions bash)")]
+    Completions {
+        /// The shell.
+        shell: Shell,
+    },
+    /// Write man pages into a folder.
+    #[command(hide = true)]
+    Man {
+        /// The folder.
+        #[arg(value_parser = named())]
+        folder: PathBuf,
+    },
 }
 
 #[derive(Clone, Debug, Args)]
 pub(super) struct BakeArgs {
-    /// The mesh: GLB, glTF, PLY, OBJ or safetensors; or Gaussian splats alone, whose surface Kiln finds.
-    #[arg(required_unless_present = "jobs")]
+    /// The mesh, or Gaussian splats alone.
+    ///
+    /// GLB, glTF, PLY, OBJ or safetensors; or Gaussian splats alone, whose surface Kiln finds.
+    #[arg(value_parser = named(), required_unless_present = "jobs")]
     pub(super) mesh: Option<PathBuf>,
-    /// The views: a transforms.json (instant-ngp, nerfstudio or Blender style), or the folder that holds one; or a model of
+    /// The views: transforms.json, COLMAP, splats.
+    ///
+    /// A transforms.json (instant-ngp, nerfstudio or Blender style), or the folder that holds one; or a model of
     /// COLMAP (cameras and images, .bin or .txt), by its folder, its project's folder or one of its files; or a
-    /// safetensors file (observations, extrinsics, intrinsics), which may hold the mesh too; or cameras of Meshroom (.sfm),
-    /// MeshLab (.mlp), Bundler (.out with list.txt), Metashape (.xml) or a trainer of splats (cameras.json); or Gaussian splats (PLY, SPZ,
-    /// SOG, .splat, GLB, glTF), of which Kiln draws views itself.
-    #[arg(long, value_name = "FILE")]
+    /// safetensors file (observations, extrinsics, intrinsics), which may hold the mesh too; or cameras of Meshroom
+    /// (.sfm), MeshLab (.mlp), Bundler (.out with list.txt), Metashape (.xml) or a trainer of splats (cameras.json); or
+    /// Gaussian splats (PLY, SPZ, SOG, .splat, GLB, glTF), of which Kiln draws views itself.
+    #[arg(value_parser = named(), long, value_name = "FILE")]
     pub(super) views: Option<PathBuf>,
-    /// Where to put the result: a GLB; or, by its ending, a PLY (.ply, the texture beside it) or an OBJ (.obj, material and
-    /// texture beside it). An existing file is replaced only by a complete new one.
-    #[arg(short, long, value_name = "FILE", required_unless_present_any = ["jobs", "dry_run"])]
+    /// The result: .glb, .ply or .obj.
+    ///
+    /// A GLB, PLY (.ply, the texture beside it) or an OBJ (.obj, material and texture beside it). An existing file is
+    /// replaced only by a complete new one.
+    #[arg(value_parser = file(MODELS), short, long, value_name = "FILE", required_unless_present_any = ["jobs", "dry_run"])]
     pub(super) output: Option<PathBuf>,
-    /// Make nothing, and print what the bake would take: adapter and free memory, bytes of each group of buffers, rows, and the
-    /// parts in which the texture is fitted where not all fit the memory, host memory, seconds (rough). The mesh is
-    /// prepared and the views are read for it; a job that does not fit ends with the bake's own error. -o is not needed;
-    /// --preview shows where the mesh stands in the views.
+    /// Make nothing, and print what it would take.
+    ///
+    /// Adapter and free memory, bytes of each group of buffers, rows, and the parts in which the texture is fitted
+    /// where not all fit the memory, host memory, seconds (rough). The mesh is prepared and the views are read for
+    /// it; a job that does not fit ends with the bake's own error. -o is not needed; --preview shows where the mesh
+    /// stands in the views.
     #[arg(long, conflicts_with_all = ["jobs", "vertex_colours"], help_heading = "Run")]
     pub(super) dry_run: bool,
-    /// Put a picture for each view into this folder, `rejected_0000.png` and so on by the views' numbers, of what the fit did
-    /// not believe: black over red to pale yellow the further it was from being believed (occluders, highlights); blue
-    /// where only part of a pixel lies on the mesh, teal where it is transparent, green where the mesh before simplification
-    /// lies elsewhere. The report's `bake.views[].rejected` has the shares.
+    /// Pictures of what the fit did not believe.
+    ///
+    /// Puts a picture for each view into this folder, `rejected_0000.png` and so on by the views' numbers, of what
+    /// the fit did not believe: black over red to pale yellow the further it was from being believed (occluders,
+    /// highlights); blue where only part of a pixel lies on the mesh, teal where it is transparent, green where the
+    /// mesh before simplification lies elsewhere. The report's `bake.views[].rejected` has the shares.
     #[arg(
+        value_parser = named(),
+        hide_short_help = true,
         long,
         value_name = "FOLDER",
         conflicts_with_all = ["jobs", "vertex_colours"],
         help_heading = "Result"
     )]
     pub(super) rejected: Option<PathBuf>,
-    /// Many jobs in one go: a JSON list of objects with the flags above and below as keys, `mesh` among them; see the README.
+    /// Many jobs: a JSON list; - is standard input.
+    ///
+    /// Of objects with the long flags as keys, `mesh` among them.
     #[arg(long, value_name = "FILE", conflicts_with_all = [
         "mesh", "views", "output", "preview", "maps", "report", "texture_format", "texture_quality", "compress",
         "vertex_colours", "provenance_attribute",
     ])]
     pub(super) jobs: Option<PathBuf>,
-    /// How many of them run at once. Each worker then has its share of the cores, four threads at least; `RAYON_NUM_THREADS`
-    /// says otherwise, up to 16 or the number of cores.
-    #[arg(long, value_name = "N", requires = "jobs", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    /// How many of them run at once.
+    ///
+    /// Each worker then has its share of the cores, four threads at least; `RAYON_NUM_THREADS` says otherwise, up to
+    /// 16 or the number of cores.
+    #[arg(hide_short_help = true, long, value_name = "N", requires = "jobs", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(super) parallel: u16,
-    /// How many processes wait on each GPU with it opened, so that the next bake, or one that is repeated, need not open it.
-    #[arg(long, value_name = "N", requires = "jobs", default_value_t = 1, value_parser = clap::value_parser!(u16).range(0..=8))]
+    /// Processes that wait with the GPU open.
+    ///
+    /// On each GPU, so that the next bake, or one that is repeated, need not open it.
+    #[arg(hide_short_help = true, long, value_name = "N", requires = "jobs", default_value_t = 1, value_parser = clap::value_parser!(u16).range(0..=8))]
     pub(super) spares: u16,
 
-    /// How many of them bake at once on each adapter; the others are prepared or encoded meanwhile. By default all that run.
-    #[arg(long, value_name = "N", requires = "jobs", value_parser = clap::value_parser!(u16).range(1..=64))]
+    /// How many bake at once on each adapter.
+    ///
+    /// The others are prepared or encoded meanwhile. By default all that run.
+    #[arg(hide_short_help = true, long, value_name = "N", requires = "jobs", value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(super) bakes: Option<u16>,
 
     #[command(flatten)]
     pub(super) job: JobArgs,
 
-    /// Kill a worker that uses more memory than this, such as 3G or 512M, and bake again with a smaller plan.
+    /// Kill a worker that uses more memory.
+    ///
+    /// Such as 3G or 512M, where G is 2^30 bytes. The bake is then repeated with a smaller plan.
     #[arg(long, value_name = "BYTES", value_parser = bytes, help_heading = "Run")]
     pub(super) memory_limit: Option<u64>,
     #[command(flatten)]
@@ -138,14 +199,18 @@ pub(super) struct BakeArgs {
     /// The worker program of one job of a list, by the job's name.
     #[arg(long, value_name = "JOB=PATH", requires = "jobs", value_parser = of_job, hide = true)]
     pub(super) baker_of: Vec<(String, PathBuf)>,
-    /// One JSON object per line on standard output: progress, warnings, and the report or the error.
+    /// Events, and report or error, as JSON lines.
+    ///
+    /// One object per line on standard output: progress, warnings, and the report or the error.
     #[arg(long, help_heading = "Run")]
     pub(super) json: bool,
-    /// Say nothing but errors, and that a texture hardly explains its views.
+    /// Say nothing but errors.
+    ///
+    /// Errors, and that a texture hardly explains its views.
     #[arg(short, long, conflicts_with = "verbose", help_heading = "Run")]
     pub(super) quiet: bool,
     /// Show what the workers log.
-    #[arg(short, long, help_heading = "Run")]
+    #[arg(hide_short_help = true, short, long, help_heading = "Run")]
     pub(super) verbose: bool,
     /// Silence that a worker is allowed, in seconds.
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, value_parser = seconds, hide = true)]
@@ -157,19 +222,25 @@ pub(super) struct BakeArgs {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Run")]
 pub(super) struct HostArgs {
-    /// Run the workers without their sandbox, where this system has none and the input is trusted. Every result says so.
-    #[arg(long)]
+    /// Run the workers without their sandbox.
+    ///
+    /// Where this system has none and the input is trusted. Every result says so.
+    #[arg(hide_short_help = true, long)]
     pub(super) insecure_no_sandbox: bool,
-    /// Where to keep what is known of a worker's death, for `kiln replay`; `none` for nowhere. By default
-    /// `$XDG_STATE_HOME/kiln/crashes`, of which the newest 32 are kept.
-    #[arg(long, value_name = "FOLDER")]
+    /// Where crashes are kept for `kiln replay`.
+    ///
+    /// What is known of a worker's death; `none` for nowhere. By default `$XDG_STATE_HOME/kiln/crashes`, of which the
+    /// newest 32 are kept.
+    #[arg(value_parser = named(), hide_short_help = true, long, value_name = "FOLDER")]
     crash_folder: Option<PathBuf>,
-    /// Where to keep what a GPU's driver has compiled, for the next bake on the same adapter, driver and build; `none` for
-    /// nowhere. By default `$XDG_CACHE_HOME/kiln/pipelines`; the newest 16 are kept, none larger than 32 MiB.
-    #[arg(long, value_name = "FOLDER")]
+    /// Where compiled GPU stages are kept.
+    ///
+    /// What a GPU's driver has compiled, for the next bake on the same adapter, driver and build; `none` for nowhere.
+    /// By default `$XDG_CACHE_HOME/kiln/pipelines`; the newest 16 are kept, none larger than 32 MiB.
+    #[arg(value_parser = named(), hide_short_help = true, long, value_name = "FOLDER")]
     pipeline_cache: Option<PathBuf>,
     /// The worker program.
-    #[arg(long, value_name = "PATH", hide = true)]
+    #[arg(value_parser = named(), long, value_name = "PATH", hide = true)]
     pub(super) baker: Option<PathBuf>,
 }
 
@@ -192,34 +263,47 @@ impl HostArgs {
 /// What `kiln bake` and `kiln submit` are told of a job alike: its options, and what JSON says in another way.
 #[derive(Clone, Debug, Args)]
 pub(super) struct JobArgs {
-    /// The pictures of a model of COLMAP, if not in `images` beside it or up to two folders above it, or those of another
-    /// program's cameras, if not beside their file. Masks lie in `masks` beside this folder.
-    #[arg(long, value_name = "FOLDER")]
+    /// The pictures of a COLMAP model.
+    ///
+    /// If not in `images` beside it or up to two folders above it; or those of another program's cameras, if not beside
+    /// their file. Masks lie in `masks` beside this folder.
+    #[arg(value_parser = named(), long, value_name = "FOLDER")]
     pub(super) images: Option<PathBuf>,
-    /// Edge of the texture in texels, or of each of its pages: 256 to 8192, a multiple of 4; or `auto` for what the views resolve: the edge at which
+    /// Edge of the texture in texels.
+    ///
+    /// Or of each of its pages: 256 to 8192, a multiple of 4; or `auto` for what the views resolve: the edge at which
     /// half of the seen surface has no more texels than pixels in the view that shows it largest. The report's
     /// `prepare.texture` says what was chosen and why.
     #[arg(long, value_name = "N|auto", default_value = "1024", allow_negative_numbers = true, value_parser = texture_edge, help_heading = "Result")]
     texture_size: TextureEdge,
-    /// The most that `--texture-size auto` chooses; 4096 unless given.
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = flag(TEXTURE_SIZE), help_heading = "Result")]
+    /// The most that `--texture-size auto` chooses.
+    ///
+    /// 4096 unless given.
+    #[arg(hide_short_help = true, long, value_name = "N", allow_negative_numbers = true, value_parser = flag(TEXTURE_SIZE), help_heading = "Result")]
     max_texture_size: Option<u32>,
-    /// Contact sheet to judge the result by: input beside result, coverage, residuals. With `--dry-run`, the outline of the
-    /// mesh over some views: whether frame, units, lens, masks and order of the pictures were understood.
-    #[arg(long, value_name = "FILE", help_heading = "Result")]
+    /// Contact sheet to judge the result by: .png.
+    ///
+    /// Input beside result, coverage, residuals. With `--dry-run`, the outline of the mesh over some views: whether
+    /// frame, units, lens, masks and order of the pictures were understood.
+    #[arg(value_parser = file(PNG), long, value_name = "FILE", help_heading = "Result")]
     pub(super) preview: Option<PathBuf>,
-    /// Put three pictures in the texture's layout into this folder: coverage.png says how many pixels see each texel, and
-    /// which none sees; residual.png, how far the views are from the result there; provenance.png, what is observed
-    /// (green), weak (yellow: less than one pixel in all views together) and inferred (pink).
+    /// Pictures of coverage, residual, provenance.
+    ///
+    /// Puts three pictures in the texture's layout into this folder: coverage.png says how many pixels see each
+    /// texel, and which none sees; residual.png, how far the views are from the result there; provenance.png, what is
+    /// observed (green), weak (yellow: less than one pixel in all views together) and inferred (pink).
     #[arg(
+        value_parser = named(),
         long,
         value_name = "FOLDER",
         conflicts_with = "vertex_colours",
         help_heading = "Result"
     )]
     pub(super) maps: Option<PathBuf>,
-    /// What happened, as JSON: device, times, memory, PSNR, warnings, and the error if there is one.
-    #[arg(long, value_name = "FILE", help_heading = "Result")]
+    /// What happened, as JSON.
+    ///
+    /// Device, times, memory, PSNR, warnings, and the error if there is one.
+    #[arg(value_parser = named(), long, value_name = "FILE", help_heading = "Result")]
     pub(super) report: Option<PathBuf>,
     #[command(flatten)]
     options: JobOptions,
@@ -228,88 +312,137 @@ pub(super) struct JobArgs {
 #[derive(Debug, Args)]
 pub(super) struct ReplayArgs {
     /// A folder that a failed job named: it holds a crash.json. Its options and the paths of its inputs are taken, and nothing else.
+    #[arg(value_parser = named())]
     pub(super) folder: PathBuf,
-    /// The folder for what it makes, should it succeed this time: `replayed.glb`, and beside it what else the job had made. By
-    /// default the folder itself.
-    #[arg(short, long, value_name = "FOLDER")]
+    /// The folder for what it makes.
+    ///
+    /// Should it succeed this time: `replayed.glb`, and beside it what else the job had
+    /// made. By default the folder itself.
+    #[arg(value_parser = named(), short, long, value_name = "FOLDER")]
     pub(super) output: Option<PathBuf>,
     #[command(flatten)]
     pub(super) host: HostArgs,
-    /// One JSON object per line on standard output.
+    /// Events, and report or error, as JSON lines.
     #[arg(long)]
     pub(super) json: bool,
 }
 
 #[derive(Debug, Args)]
 pub(super) struct ServeArgs {
-    /// Where to listen. By default `$XDG_RUNTIME_DIR/kiln/kiln.sock`; sockets of systemd are used where it hands some over.
-    #[arg(long, value_name = "PATH")]
+    /// Where to listen.
+    ///
+    /// By default `$XDG_RUNTIME_DIR/kiln/kiln.sock`; sockets of systemd are used where it hands some over.
+    #[arg(value_parser = named(), long, value_name = "PATH", help_heading = "Access")]
     pub(super) socket: Option<PathBuf>,
-    /// Listen by TCP, too: 127.0.0.1:8017, for a browser on this machine. Another address needs --public-url: 0.0.0.0:8017 in a
-    /// container, whose network a proxy with TLS faces.
-    #[arg(long, value_name = "ADDRESS:PORT", requires = "token_file")]
+    /// Listen by TCP, too.
+    ///
+    /// 127.0.0.1:8017, for a browser on this machine. Another address needs --public-url: 0.0.0.0:8017 in a container,
+    /// whose network a proxy with TLS faces.
+    #[arg(
+        long,
+        value_name = "ADDRESS:PORT",
+        requires = "token_file",
+        help_heading = "Access"
+    )]
     pub(super) tcp: Option<SocketAddr>,
-    /// The file with the token that callers by TCP must show; readable by its owner alone.
-    #[arg(long, value_name = "FILE")]
+    /// The token that callers by TCP must show.
+    ///
+    /// A file that is readable by its owner alone.
+    #[arg(value_parser = named(), long, value_name = "FILE", help_heading = "Access")]
     pub(super) token_file: Option<PathBuf>,
-    /// The scheme and host by which a proxy shows this sidecar to browsers, such as `https://kiln.example.org`: requests to that
-    /// name, and from its page, are taken as well as those of this machine.
-    #[arg(long, value_name = "URL")]
+    /// The name by which a proxy shows this sidecar.
+    ///
+    /// Scheme and host, such as `https://kiln.example.org`: requests to that name, and from its page, are taken as well as
+    /// those of this machine.
+    #[arg(long, value_name = "URL", help_heading = "Access")]
     pub(super) public_url: Option<Origin>,
-    /// Let pages of another site ask by TCP, such as `https://app.example.org`; they show the token, too. Repeatable.
-    #[arg(long, value_name = "ORIGIN", requires = "token_file")]
+    /// Let pages of another site ask by TCP.
+    ///
+    /// Such as `https://app.example.org`; they show the token, too. Repeatable.
+    #[arg(
+        long,
+        value_name = "ORIGIN",
+        requires = "token_file",
+        help_heading = "Access"
+    )]
     pub(super) cors_origin: Vec<Origin>,
-    /// Let this user in by the Unix socket, beside the one who runs this and root. Repeatable.
-    #[arg(long, value_name = "UID")]
+    /// Let this user in by the Unix socket.
+    ///
+    /// Beside the one who runs this and root. Repeatable.
+    #[arg(long, value_name = "UID", help_heading = "Access")]
     pub(super) allow_uid: Vec<u32>,
-    /// Where jobs and results are kept. By default `$XDG_STATE_HOME/kiln/store`.
-    #[arg(long, value_name = "FOLDER")]
+    /// Where jobs and results are kept.
+    ///
+    /// By default `$XDG_STATE_HOME/kiln/store`.
+    #[arg(value_parser = named(), long, value_name = "FOLDER", help_heading = "Store")]
     pub(super) store: Option<PathBuf>,
-    /// A folder beneath which jobs may name their inputs by path. Repeatable; without any, inputs must be sent.
-    #[arg(long = "root", value_name = "FOLDER")]
+    /// Jobs may name inputs beneath this folder.
+    ///
+    /// By their path. Repeatable; without any, inputs must be sent.
+    #[arg(value_parser = named(), long = "root", value_name = "FOLDER", help_heading = "Access")]
     pub(super) roots: Vec<PathBuf>,
-    /// How many jobs are at work at once. By default two for each adapter.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    /// How many jobs are at work at once.
+    ///
+    /// By default two for each adapter.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64), help_heading = "Work")]
     pub(super) parallel: Option<u16>,
-    /// How many of them bake at once on each adapter; the others are prepared or encoded meanwhile.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    /// How many bake at once on each adapter.
+    ///
+    /// The others are prepared or encoded meanwhile.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64), help_heading = "Work")]
     pub(super) bakes: u16,
-    /// How many processes wait on each GPU with it opened.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(0..=8))]
+    /// Processes that wait with the GPU open.
+    ///
+    /// On each GPU.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(0..=8), help_heading = "Work")]
     pub(super) spares: u16,
-    /// The workers' niceness: how far they leave the processor to this sidecar and to the program that it serves.
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u8).range(0..=19))]
+    /// The workers' niceness.
+    ///
+    /// How far they leave the processor to this sidecar and to the program that it serves.
+    #[arg(hide_short_help = true, long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u8).range(0..=19), help_heading = "Work")]
     pub(super) nice: u8,
     /// Kill a worker that uses more memory than this.
-    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    ///
+    /// Such as 3G or 512M, where G is 2^30 bytes.
+    #[arg(long, value_name = "BYTES", value_parser = bytes, help_heading = "Work")]
     pub(super) memory_limit: Option<u64>,
     /// Plan each bake with at most this much memory of its GPU.
-    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    #[arg(long, value_name = "BYTES", value_parser = bytes, help_heading = "Work")]
     pub(super) vram_budget: Option<u64>,
     /// Refuse jobs while so many wait.
-    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=1_000_000), help_heading = "Store")]
     pub(super) queue_jobs: u64,
-    /// Refuse jobs of a client of whom so many wait already: a user of the Unix socket, or all who come by TCP.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    /// Refuse jobs of who has so many waiting.
+    ///
+    /// A user of the Unix socket, or all who come by TCP.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000), help_heading = "Store")]
     pub(super) client_jobs: Option<u64>,
-    /// Refuse jobs while the inputs of those that wait have so many bytes.
-    #[arg(long, value_name = "BYTES", default_value = "64G", value_parser = bytes)]
+    /// Refuse jobs while so many bytes wait.
+    ///
+    /// Those of the inputs of the jobs that wait.
+    #[arg(long, value_name = "BYTES", default_value = "64G", value_parser = bytes, help_heading = "Store")]
     pub(super) queue_bytes: u64,
-    /// Keep finished jobs for this many seconds.
-    #[arg(long, value_name = "SECONDS", default_value = "86400", value_parser = seconds)]
+    /// Keep finished jobs for so many seconds.
+    #[arg(long, value_name = "SECONDS", default_value = "86400", value_parser = seconds, help_heading = "Store")]
     pub(super) keep: Duration,
-    /// Keep no more bytes of results and uploads than this, or a fifth of the disk; the oldest go first.
-    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    /// Keep so many bytes of results and uploads.
+    ///
+    /// Or a fifth of the disk; the oldest go first.
+    #[arg(long, value_name = "BYTES", value_parser = bytes, help_heading = "Store")]
     pub(super) keep_bytes: Option<u64>,
-    /// Where to keep what a GPU's driver has compiled, for the next bake on the same adapter, driver and build; `none` for
-    /// nowhere. By default `$XDG_CACHE_HOME/kiln/pipelines`; the newest 16 are kept, none larger than 32 MiB.
-    #[arg(long, value_name = "FOLDER")]
+    /// Where compiled GPU stages are kept.
+    ///
+    /// What a GPU's driver has compiled, for the next bake on the same adapter, driver and build; `none` for nowhere.
+    /// By default `$XDG_CACHE_HOME/kiln/pipelines`; the newest 16 are kept, none larger than 32 MiB.
+    #[arg(value_parser = named(), hide_short_help = true, long, value_name = "FOLDER", help_heading = "Work")]
     pub(super) pipeline_cache: Option<PathBuf>,
-    /// Run the workers without their sandbox, where this system has none and the input is trusted. Every result says so.
-    #[arg(long)]
+    /// Run the workers without their sandbox.
+    ///
+    /// Where this system has none and the input is trusted. Every result says so.
+    #[arg(hide_short_help = true, long, help_heading = "Work")]
     pub(super) insecure_no_sandbox: bool,
     /// The worker program.
-    #[arg(long, value_name = "PATH", hide = true)]
+    #[arg(value_parser = named(), long, value_name = "PATH", hide = true)]
     pub(super) baker: Option<PathBuf>,
     /// Silence that a worker is allowed, in seconds.
     #[arg(long, value_name = "SECONDS", value_parser = seconds, hide = true)]
@@ -322,7 +455,7 @@ pub(super) struct DoctorArgs {
     #[arg(long)]
     pub(super) json: bool,
     /// The worker program.
-    #[arg(long, value_name = "PATH", hide = true)]
+    #[arg(value_parser = named(), long, value_name = "PATH", hide = true)]
     pub(super) baker: Option<PathBuf>,
 }
 

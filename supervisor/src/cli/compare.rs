@@ -7,15 +7,15 @@ use clap::Args;
 use indicatif::MultiProgress;
 use proto::exit;
 use proto::job::{Blend, Up};
-use proto::message::CompareModel;
+use proto::message::{Code, CompareModel};
 use serde_json::{Value, json};
 
-use super::paths::{baker_path, distinct, read};
+use super::paths::{PNG, baker_path, distinct, file, named, read};
 use crate::error::JobError;
-use crate::input;
+use crate::input::{self, Input};
 use crate::job::compare::{Compared, Comparison};
 use crate::job::many;
-use crate::options::{JobOptions, bytes, seconds};
+use crate::options::{JobOptions, PSNR, bytes, flag, seconds};
 use crate::output::Target;
 use crate::screen::{self, Voice, result};
 use crate::words::printable;
@@ -23,26 +23,41 @@ use crate::words::printable;
 /// What `kiln compare` is told.
 #[derive(Debug, Args)]
 pub(super) struct CompareArgs {
-    /// A textured mesh: GLB or glTF, of Kiln or of anybody else.
+    /// A textured mesh: GLB or glTF.
+    ///
+    /// Of Kiln or of anybody else.
+    #[arg(value_parser = named())]
     pub(super) first: PathBuf,
-    /// Another one of the same object, to be set beside it.
+    /// Another one, to be set beside it.
+    ///
+    /// Of the same object.
+    #[arg(value_parser = named())]
     pub(super) second: Option<PathBuf>,
-    /// Views to compare with: a transforms.json or a model of COLMAP, or the folder that holds one, or a safetensors file,
-    /// or Gaussian splats, which are drawn from all around the mesh. All of them count.
-    #[arg(long, value_name = "FILE")]
+    /// Views to compare with.
+    ///
+    /// A transforms.json or a model of COLMAP, or the folder that holds one, or a safetensors file, or Gaussian
+    /// splats, which are drawn from all around the mesh. All of them count.
+    #[arg(value_parser = named(), long, value_name = "FILE")]
     pub(super) views: PathBuf,
-    /// The pictures of a model of COLMAP, if not in `images` beside it.
-    #[arg(long, value_name = "FOLDER")]
+    /// The pictures of a COLMAP model.
+    ///
+    /// If not in `images` beside it.
+    #[arg(value_parser = named(), long, value_name = "FOLDER")]
     pub(super) images: Option<PathBuf>,
-    /// Draw some views, the renders and their errors side by side, as PNG.
-    #[arg(long, value_name = "FILE")]
+    /// Views, renders and errors side by side: .png.
+    ///
+    /// Of some views.
+    #[arg(value_parser = file(PNG), long, value_name = "FILE")]
     pub(super) picture: Option<PathBuf>,
-    /// How the views blend colours within a pixel: `linear` for renders and photographs, `srgb` for Gaussian splats. By
-    /// default `srgb` where the views are splats, else `linear`.
-    #[arg(long, value_enum)]
+    /// How the views blend colours within a pixel.
+    ///
+    /// `linear` for renders and photographs, `srgb` for Gaussian splats. By default `srgb` where the views are
+    /// splats, else `linear`.
+    #[arg(long, value_enum, value_name = "SPACE")]
     pub(super) blend: Option<Blend>,
-    /// What points up in the views: with `z` or `-y` they are turned as `kiln bake --up` turned them, whose meshes have y up,
-    /// as every glTF has.
+    /// What points up in the views.
+    ///
+    /// With `z` or `-y` they are turned as `kiln bake --up` turned them, whose meshes have y up, as every glTF has.
     #[arg(
         long,
         value_enum,
@@ -51,7 +66,14 @@ pub(super) struct CompareArgs {
         allow_hyphen_values = true
     )]
     pub(super) up: Up,
-    /// One JSON object per line on standard output; the last has all figures, those of each view too.
+    /// Exit with 65 below this PSNR, in dB.
+    ///
+    /// That of each mesh, the mean over the views. The figures and the picture are there all the same.
+    #[arg(long, value_name = "DB", allow_negative_numbers = true, value_parser = flag(PSNR))]
+    pub(super) fail_below: Option<f64>,
+    /// One JSON object per line on standard output.
+    ///
+    /// `compared` has all figures, those of each view too.
     #[arg(long)]
     pub(super) json: bool,
     /// Say nothing but the figures and errors.
@@ -63,14 +85,18 @@ pub(super) struct CompareArgs {
     /// Give up after this many seconds.
     #[arg(long, value_name = "SECONDS", default_value = "3600", allow_negative_numbers = true, value_parser = seconds)]
     pub(super) timeout: Duration,
-    /// Kill the worker if it uses more memory than this, such as 3G or 512M.
+    /// Kill a worker that uses more memory.
+    ///
+    /// Such as 3G or 512M, where G is 2^30 bytes.
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub(super) memory_limit: Option<u64>,
-    /// Run the worker without its sandbox, where this system has none and the input is trusted.
+    /// Run the worker without its sandbox.
+    ///
+    /// Where this system has none and the input is trusted.
     #[arg(long)]
     pub(super) insecure_no_sandbox: bool,
     /// The worker program.
-    #[arg(long, value_name = "PATH", hide = true)]
+    #[arg(value_parser = named(), long, value_name = "PATH", hide = true)]
     pub(super) baker: Option<PathBuf>,
     /// Silence that the worker is allowed, in seconds.
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, value_parser = seconds, hide = true)]
@@ -81,6 +107,8 @@ pub(super) struct CompareArgs {
 #[derive(Debug)]
 pub struct Task {
     comparison: Comparison,
+    /// In dB: less is a failure.
+    least: Option<f64>,
     /// One JSON object per line.
     pub json: bool,
     /// How much to show.
@@ -98,7 +126,7 @@ pub(super) fn task(args: CompareArgs) -> Result<Task, Box<JobError>> {
     let mut inputs = vec![&first, &views];
     inputs.extend(&second);
     distinct(&read(&inputs), args.picture.as_slice())?;
-    let picture = args.picture.as_deref().map(Target::check).transpose()?;
+    let picture = args.picture.as_deref().map(Target::anywhere).transpose()?;
     let log_filter = if args.verbose {
         "warn,baker=debug"
     } else {
@@ -119,6 +147,7 @@ pub(super) fn task(args: CompareArgs) -> Result<Task, Box<JobError>> {
             baker: baker_path(args.baker)?,
             log_filter: log_filter.to_owned(),
         },
+        least: args.fail_below,
         json: args.json,
         voice: match (args.quiet, args.verbose) {
             (true, _) => Voice::Quiet,
@@ -132,6 +161,7 @@ pub(super) fn task(args: CompareArgs) -> Result<Task, Box<JobError>> {
 pub async fn carry_out(task: Task, bars: &MultiProgress) -> u8 {
     let Task {
         comparison,
+        least,
         json,
         voice,
     } = task;
@@ -151,27 +181,46 @@ pub async fn carry_out(task: Task, bars: &MultiProgress) -> u8 {
                     screen::say("the worker ran without its sandbox");
                 }
             }
-            exit::OK
+            let models = &compared.summary.models;
+            let poor = least.and_then(|least| poor(least, models, &comparison));
+            poor.map_or(exit::OK, |error| told(&error, json))
         }
-        Err(error) => {
-            if json {
-                result(&screen::error_line(&error).to_string());
-            } else {
-                screen::complain(&error);
-            }
-            error.exit_code
-        }
+        Err(error) => told(&error, json),
     }
+}
+
+/// Tells an error, and gives its exit code.
+fn told(error: &JobError, json: bool) -> u8 {
+    match json {
+        true => result(&screen::error_line(error).to_string()),
+        false => screen::complain("", error),
+    }
+    error.exit_code
+}
+
+/// The error of the first mesh that explains the views with less than `least` dB.
+fn poor(least: f64, models: &[CompareModel], comparison: &Comparison) -> Option<Box<JobError>> {
+    let below = |model: &&CompareModel| !model.psnr_db.is_some_and(|db| f64::from(db) >= least);
+    let (model, input) = models
+        .iter()
+        .zip(inputs(comparison))
+        .find(|(model, _)| below(model))?;
+    let psnr = (model.psnr_db).map_or_else(|| "no PSNR".to_owned(), |db| format!("{db:.2} dB"));
+    let path = input.path.display();
+    let message = format!("{path} has {psnr}, less than the {least} dB of --fail-below");
+    let hint = "--picture shows where it is wrong";
+    Some(JobError::own(Code::InvalidAsset, message, hint))
+}
+
+/// The meshes that are compared.
+fn inputs(comparison: &Comparison) -> impl Iterator<Item = &Input> {
+    let second = comparison.second.as_ref();
+    [Some(&comparison.first), second].into_iter().flatten()
 }
 
 /// Everything, for programs.
 fn line(comparison: &Comparison, compared: &Compared) -> Value {
-    let paths = [Some(&comparison.first), comparison.second.as_ref()];
-    let models = compared
-        .summary
-        .models
-        .iter()
-        .zip(paths.into_iter().flatten());
+    let models = compared.summary.models.iter().zip(inputs(comparison));
     let models: Vec<Value> = models
         .map(|(model, input)| {
             let mut model = serde_json::to_value(model).unwrap_or_default();
@@ -258,7 +307,7 @@ fn seam(model: &CompareModel, level: usize) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use proto::message::{AtlasFigures, Code, CompareScore};
+    use proto::message::{AtlasFigures, CompareScore};
 
     use super::*;
 

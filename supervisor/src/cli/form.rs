@@ -115,7 +115,7 @@ mod tests {
     fn the_ending_says_what_is_made_and_what_lies_beside_it() {
         let made = |output, more: &[&str]| bake(output, more).expect("a job");
         assert_eq!(made("a.glb", &[]), ["a.glb"]);
-        assert_eq!(made("a.thing", &["--compress", "meshopt"]), ["a.thing"]);
+        assert_eq!(made("a.GLB", &["--compress", "meshopt"]), ["a.GLB"]);
         let etc1s = ["--texture-format", "ktx2-etc1s", "--texture-quality", "1"];
         assert_eq!(made("a.glb", &etc1s), ["a.glb"]);
         assert_eq!(made("a.PLY", &[]), ["a.PLY", "a_texture.png"]);

@@ -8,7 +8,8 @@
 //! Keys are the long flags without their dashes, and `mesh`; a flag without a value is `true` or `false`. `name` names the job in
 //! events; its number from 1 does otherwise. Paths are relative to the folder that `kiln` runs in.
 
-use std::fs;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::Path;
 
 use serde_json::{Map, Value};
@@ -25,20 +26,29 @@ pub struct Entry {
     pub arguments: Vec<String>,
 }
 
-/// Reads a list.
+/// Reads a list; `-` is standard input.
 ///
 /// # Errors
 /// One line that names the entry and the key.
 pub fn read(path: &Path) -> Result<Vec<Entry>, String> {
-    let shown = path.display();
-    let failed = |error: &std::io::Error| format!("{shown}: {}", crate::input::reason(error));
-    let size = fs::metadata(path).map_err(|error| failed(&error))?.len();
-    if size > MAX_LIST_BYTES {
+    let piped = path.as_os_str() == "-";
+    let shown = match piped {
+        true => "standard input".into(),
+        false => path.to_string_lossy(),
+    };
+    let failed = |error: &io::Error| format!("{shown}: {}", crate::input::reason(error));
+    let mut text = Vec::new();
+    let read = match piped {
+        true => io::stdin().take(MAX_LIST_BYTES + 1).read_to_end(&mut text),
+        false => {
+            File::open(path).and_then(|file| file.take(MAX_LIST_BYTES + 1).read_to_end(&mut text))
+        }
+    };
+    if read.map_err(|error| failed(&error))? as u64 > MAX_LIST_BYTES {
         return Err(format!(
-            "{shown}: a list of {size} bytes is more than {MAX_LIST_BYTES}"
+            "{shown}: a list has {MAX_LIST_BYTES} bytes at most"
         ));
     }
-    let text = fs::read(path).map_err(|error| failed(&error))?;
     parse(&text).map_err(|error| format!("{shown}: {error}"))
 }
 

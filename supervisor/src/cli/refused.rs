@@ -36,7 +36,7 @@ pub(super) fn leave_reports(jobs: &[BakeArgs], error: &JobError) {
     let alone = |path: &&PathBuf| named.get(&place(path)) == Some(&1);
     for args in jobs {
         let path = args.job.report.as_ref().filter(alone);
-        if let Some(target) = path.and_then(|path| Target::check(path).ok()) {
+        if let Some(target) = path.and_then(|path| Target::anywhere(path).ok()) {
             report(args, error).leave(&target, &given);
         }
     }

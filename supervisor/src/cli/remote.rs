@@ -8,6 +8,7 @@ mod run;
 mod show;
 
 use std::hash::{BuildHasher, RandomState};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -188,20 +189,6 @@ fn random_key() -> String {
     format!("{:016x}{:016x}", half(), half())
 }
 
-/// A sidecar makes a GLB, whatever its name is here: no ending says something else.
-fn is_glb(path: &Path) -> Checked<()> {
-    let ending = path.extension().unwrap_or_default();
-    let ending = ending.to_string_lossy().to_ascii_lowercase();
-    match ending.as_str() {
-        "obj" | "ply" => Err(JobError::own(
-            Code::InvalidSpec,
-            format!("{}: a sidecar makes no {ending}, but a GLB", path.display()),
-            "give -o a name that ends in .glb; kiln bake -o makes PLY and OBJ",
-        )),
-        _ => Ok(()),
-    }
-}
-
 /// Checks GLB, preview and report, and the folder of the maps.
 fn deliver(
     inputs: &[PathBuf],
@@ -209,15 +196,16 @@ fn deliver(
     maps: Option<&Path>,
 ) -> Checked<Delivery> {
     let [glb, preview, report] = paths;
-    glb.map_or(Ok(()), |path| is_glb(path))?;
     let named = paths.into_iter().flatten().cloned();
     let maps_at = maps.into_iter().flat_map(MapTargets::within);
     super::paths::distinct(inputs, &named.chain(maps_at).collect::<Vec<_>>())?;
-    let check = |path: Option<&PathBuf>| path.map(|path| Target::check(path)).transpose();
+    let check = |path: Option<&PathBuf>| path.map(|path| Target::anywhere(path)).transpose();
     Ok(Delivery {
         glb: check(glb)?,
         preview: check(preview)?,
-        maps: maps.map(MapTargets::check).transpose()?,
+        maps: maps
+            .map(|folder| MapTargets::check(folder, Target::anywhere))
+            .transpose()?,
         report: check(report)?,
     })
 }
@@ -254,10 +242,24 @@ pub(super) fn list(args: ListArgs) -> Checked<Task> {
     task(args.place, What::List(state, args.limit as usize))
 }
 
+/// Whether a path is a folder, or is to be one: whoever writes a slash means a folder, be it there or not.
+fn is_folder(path: &Path) -> bool {
+    path.is_dir() || path.as_os_str().as_bytes().ends_with(b"/")
+}
+
 pub(super) fn fetch(args: FetchArgs) -> Checked<Task> {
     // Alone and without a name it is the model.
-    if args.names.is_empty() && !args.output.is_dir() {
-        is_glb(&args.output)?;
+    let name = args.names.first().map_or("model.glb", String::as_str);
+    let (ending, given) = (Path::new(name).extension(), args.output.extension());
+    let ending = ending.unwrap_or_default();
+    let folder = args.names.len() > 1 || is_folder(&args.output);
+    if !folder && !given.is_some_and(|given| given.eq_ignore_ascii_case(ending)) {
+        let (output, ending) = (args.output.display(), ending.display());
+        return Err(JobError::own(
+            Code::InvalidSpec,
+            format!("{output}: the name must end in .{ending}, as {name} does"),
+            "a new folder has a / at its end",
+        ));
     }
     task(args.place, What::Fetch(args.id, args.names, args.output))
 }

@@ -49,7 +49,7 @@ pub(super) fn spec(args: ReplayArgs, name: Arc<str>) -> Result<Spec, Box<JobErro
     };
     let output = folder.join(format!("replayed.{ending}"));
     let (form, beside) = form::place(&options, &output)?;
-    let target = |name: &str| Target::check(&folder.join(format!("replayed_{name}")));
+    let target = |name: &str| Target::anywhere(&folder.join(format!("replayed_{name}")));
     let maps = || {
         Ok::<_, Box<JobError>>(MapTargets {
             coverage: target("coverage.png")?,
@@ -62,7 +62,7 @@ pub(super) fn spec(args: ReplayArgs, name: Arc<str>) -> Result<Spec, Box<JobErro
         name,
         mesh,
         views,
-        glb: (!dry_run).then(|| Target::check(&output)).transpose()?,
+        glb: (!dry_run).then(|| Target::anywhere(&output)).transpose()?,
         form,
         beside: targets(beside)?,
         preview: (options.preview)

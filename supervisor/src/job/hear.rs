@@ -93,8 +93,9 @@ impl Job<'_> {
             } => self.hello(place, (version, &build_id), theirs, sandbox),
             _ if !running.watch.said_hello() => Err("it spoke before its hello".to_owned()),
             FromChild::Progress { phase, done, total } => {
-                let state = running.watch.progress(phase, done, total, Instant::now());
-                self.listener.event(&Event::Progress { role, phase, state });
+                if let Some(state) = running.watch.progress(phase, done, total, Instant::now()) {
+                    self.listener.event(&Event::Progress { role, phase, state });
+                }
                 Ok(())
             }
             FromChild::Warning { text } => {
@@ -316,13 +317,16 @@ impl Job<'_> {
             }
         }
         let least = match self.kind {
-            Kind::Bake(spec) if role == Role::Bake => spec.options.min_psnr,
-            Kind::Bake(_) | Kind::Compare(_) => None,
+            Kind::Bake(spec) => spec.options.min_psnr,
+            Kind::Compare(_) => None,
         };
-        self.step(match least.and_then(|least| poor(least, &self.report)) {
-            Some(error) => life::JobEvent::Stop(error),
-            None => life::JobEvent::Answered(role),
-        });
+        let held_out = (self.report.prepare.as_ref()).map(|prepare| prepare.holdout_views > 0);
+        self.step(
+            match least.and_then(|least| poor(least, role, held_out, &self.report)) {
+                Some(error) => life::JobEvent::Stop(error),
+                None => life::JobEvent::Answered(role),
+            },
+        );
         Ok(())
     }
 
@@ -445,18 +449,23 @@ fn no_memory(role: Role, table: Table, bytes: u64, error: &BlobError) -> Box<Job
     error
 }
 
-/// Refuses what a bake made, where it explains the views with less than `least` dB.
-fn poor(least: f64, report: &Report) -> Option<Box<JobError>> {
-    let message = match report.psnr.train_db {
+/// Refuses a result that explains the views with less than `least` dB, as soon as a role that is done has measured it: the bake
+/// those of the fit, encode those that are held out, which count where there are any.
+/// `held_out`: whether there are such, once prepare has said so.
+fn poor(least: f64, done: Role, held_out: Option<bool>, report: &Report) -> Option<Box<JobError>> {
+    let (views, psnr) = match (done, held_out) {
         // A plan explains nothing.
         _ if report.plan.is_some() => return None,
+        (Role::Bake | Role::Encode, Some(false)) => ("the views", report.psnr.train_db),
+        (Role::Encode, Some(true)) => ("the held-out views", report.psnr.holdout_db),
+        (Role::Prepare | Role::Bake | Role::Encode, _) => return None,
+    };
+    let message = match psnr {
         Some(psnr) if f64::from(psnr) >= least => return None,
         Some(psnr) => format!(
-            "the texture explains the views with {psnr:.2} dB, less than the {least} dB of --min-psnr"
+            "the result explains {views} with {psnr:.2} dB, less than the {least} dB of --min-psnr"
         ),
-        None => {
-            format!("vertex colours have no PSNR, and --min-psnr asks for {least} dB")
-        }
+        None => format!("no PSNR of {views} is known, and --min-psnr asks for {least} dB"),
     };
     let hint = "--rejected and --preview show where it is wrong; or ask for less";
     Some(JobError::own(Code::InvalidAsset, message, hint))
@@ -484,11 +493,13 @@ mod tests {
     #[test]
     fn a_result_below_the_least_psnr_is_refused_with_both_figures() {
         let mut report = Report::of(Options::of(&JobOptions::default()));
-        let error = poor(30.0, &report).expect("vertex colours have no figure");
+        let poor =
+            |least, done, held_out, report: &Report| poor(least, done, Some(held_out), report);
+        let error = poor(30.0, Role::Bake, false, &report).expect("vertex colours have no figure");
         assert!(error.message.contains("30 dB"), "{}", error.message);
         for (psnr, good) in [(30.0, true), (29.994, false), (f32::NAN, false)] {
             report.psnr.train_db = Some(psnr);
-            let error = poor(30.0, &report);
+            let error = poor(30.0, Role::Bake, false, &report);
             assert_eq!(error.is_none(), good, "{psnr}");
             if let Some(error) = error {
                 let both = [format!("{psnr:.2} dB"), "30 dB".to_owned()];
@@ -496,5 +507,11 @@ mod tests {
                 assert_eq!(error.exit_code, DATAERR);
             }
         }
+        // Held-out views count in place of those of the fit, once encode has measured them.
+        (report.psnr.train_db, report.psnr.holdout_db) = (Some(20.0), Some(31.0));
+        assert!(poor(30.0, Role::Bake, true, &report).is_none());
+        assert!(poor(30.0, Role::Encode, true, &report).is_none());
+        let error = poor(32.0, Role::Encode, true, &report).expect("below");
+        assert!(error.message.contains("held-out views with 31.00 dB"));
     }
 }

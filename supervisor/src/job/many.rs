@@ -7,7 +7,7 @@ use std::collections::{HashMap, VecDeque};
 use std::num::NonZero;
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use proto::exit;
@@ -93,13 +93,26 @@ pub struct Plan {
     pub pipelines: Option<PathBuf>,
 }
 
-/// Runs a list of jobs and returns the exit code of the first that failed. `listener` makes the listener of a job from its
-/// name.
+/// How a list of jobs ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Sum {
+    /// Jobs whose results are in place.
+    pub done: usize,
+    /// All others.
+    pub failed: usize,
+    /// Of all together.
+    pub time: Duration,
+    /// The exit code of the first that failed.
+    pub code: u8,
+}
+
+/// Runs a list of jobs. `listener` makes the listener of a job from its name.
 pub async fn all(
     mut specs: Vec<Spec>,
     plan: Plan,
     listener: impl Fn(&str) -> Box<dyn Listener>,
-) -> u8 {
+) -> Sum {
+    let began = Instant::now();
     let folders = FOLDERS * specs.len();
     let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
     for spec in &mut specs {
@@ -107,7 +120,12 @@ pub async fn all(
     }
     let mut list = List {
         waiting: specs.into(),
-        code: exit::OK,
+        sum: Sum {
+            done: 0,
+            failed: 0,
+            time: Duration::ZERO,
+            code: exit::OK,
+        },
         ended: None,
         listener,
     };
@@ -115,7 +133,7 @@ pub async fn all(
         Ok(signals) => signals,
         Err(error) => {
             list.give_up(|| error.clone());
-            return list.code;
+            return list.sum;
         }
     };
     let host = Host::new(plan.memory_limit, plan.spares, plan.bakes).pipelines(plan.pipelines);
@@ -132,14 +150,16 @@ pub async fn all(
     (list.listener)("").event(&Event::Host(&Holdings::count(host.parked())));
     let ended = list.ended;
     list.give_up(|| ended.map_or_else(JobError::unfinished, JobError::cancelled));
-    list.code
+    Sum {
+        time: began.elapsed(),
+        ..list.sum
+    }
 }
 
 /// A list of jobs at work.
 struct List<L> {
     waiting: VecDeque<Spec>,
-    /// The exit code of the first that failed.
-    code: u8,
+    sum: Sum,
     /// The signal that keeps what waits from beginning.
     ended: Option<Signal>,
     /// Makes the listener of a job from its name.
@@ -204,8 +224,13 @@ impl<L: Fn(&str) -> Box<dyn Listener>> List<L> {
     }
 
     fn enter(&mut self, report: Report) {
-        if let (exit::OK, Some(error)) = (self.code, report.error) {
-            self.code = error.exit_code;
+        let Some(error) = report.error else {
+            self.sum.done += 1;
+            return;
+        };
+        self.sum.failed += 1;
+        if self.sum.code == exit::OK {
+            self.sum.code = error.exit_code;
         }
     }
 }

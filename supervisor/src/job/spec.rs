@@ -32,16 +32,19 @@ impl MapTargets {
         ["coverage.png", "residual.png", "provenance.png"].map(|name| folder.join(name))
     }
 
-    /// Checks that all can be put into `folder`.
+    /// Checks each of the places in `folder`, by [`Target::check`] or [`Target::anywhere`].
     ///
     /// # Errors
-    /// See [`Target::check`].
-    pub fn check(folder: &Path) -> Result<Self, Box<JobError>> {
+    /// Those of the check.
+    pub fn check(
+        folder: &Path,
+        check: impl Fn(&Path) -> Result<Target, Box<JobError>>,
+    ) -> Result<Self, Box<JobError>> {
         let [coverage, residual, provenance] = Self::within(folder);
         Ok(Self {
-            coverage: Target::check(&coverage)?,
-            residual: Target::check(&residual)?,
-            provenance: Target::check(&provenance)?,
+            coverage: check(&coverage)?,
+            residual: check(&residual)?,
+            provenance: check(&provenance)?,
         })
     }
 }
@@ -49,9 +52,9 @@ impl MapTargets {
 /// The picture of what was rejected of a view, in the folder for them.
 ///
 /// # Errors
-/// See [`Target::check`].
+/// See [`Target::anywhere`].
 pub fn rejected(folder: &Path, view: u32) -> Result<Target, Box<JobError>> {
-    Target::check(&folder.join(format!("rejected_{view:04}.png")))
+    Target::anywhere(&folder.join(format!("rejected_{view:04}.png")))
 }
 
 /// See the head of this file.

@@ -21,6 +21,8 @@ pub(super) const MAX_NAME: usize = 80;
 pub(super) const MAX_DEVICE: usize = 256;
 /// A worker that does nothing needs as much.
 pub(crate) const LEAST_MEMORY: u64 = 16 << 20;
+/// 2^63: more than any machine has, and far from where an `f64` leaves the range of `u64`.
+const MOST_BYTES: f64 = 9_223_372_036_854_775_808.0;
 /// A year is as good as for ever, and far from where clocks overflow.
 pub(crate) const MOST_SECONDS: f64 = 31_536_000.0;
 
@@ -72,7 +74,7 @@ pub(super) const HOLDOUT: Rule<u32> = (
     |count| (*count as usize) < MAX_VIEWS,
     || format!("must be a whole number below {MAX_VIEWS}"),
 );
-pub(super) const MIN_PSNR: Rule<f64> = (
+pub(crate) const PSNR: Rule<f64> = (
     |psnr| *psnr > 0.0 && *psnr <= 100.0,
     || "must be a PSNR in dB: above 0, and 100 at most".to_owned(),
 );
@@ -97,17 +99,45 @@ pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     flag(SECONDS)(text).map(Duration::from_secs_f64)
 }
 
-/// Bytes of memory as a flag gives them, such as 512M.
+/// Bytes of memory as a flag gives them: 512M, 3g, 1.5GiB. Every unit is a power of 1024, with or without `B` or `iB` behind
+/// it, since that is how memory is counted.
 pub(crate) fn bytes(text: &str) -> Result<u64, String> {
-    let units = [('K', 10), ('M', 20), ('G', 30), ('T', 40)];
-    let unit = units.iter().find(|(letter, _)| text.ends_with(*letter));
-    let (number, shift) = unit.map_or((text, 0), |(letter, shift)| {
-        (text.strip_suffix(*letter).unwrap_or(text), *shift)
+    let end = text.find(|c: char| c.is_ascii_alphabetic());
+    let (number, unit) = text.split_at(end.unwrap_or(text.len()));
+    let shift = match unit.to_ascii_lowercase().as_str() {
+        "" | "b" => Some(0),
+        "k" | "kb" | "kib" => Some(10),
+        "m" | "mb" | "mib" => Some(20),
+        "g" | "gb" | "gib" => Some(30),
+        "t" | "tb" | "tib" => Some(40),
+        _ => None,
+    };
+    let bytes = shift.and_then(|shift| match number.trim_end().split_once('.') {
+        None => number
+            .trim_end()
+            .parse::<u64>()
+            .ok()?
+            .checked_mul(1 << shift),
+        Some((_, parts)) if parts.is_empty() || shift == 0 => None,
+        Some(_) => whole(
+            number.trim_end().parse::<f64>().ok()? * f64::from(1_u32 << (shift - 10)) * 1024.0,
+        ),
     });
-    let bytes = number.parse::<u64>().ok();
-    let bytes = bytes.and_then(|number| number.checked_mul(1 << shift));
-    let bytes = bytes.ok_or("must be a whole number of bytes, or of K, M, G or T")?;
+    let bytes =
+        bytes.ok_or("must be a number of bytes, or of K, M, G or T, such as 512M or 1.5G")?;
     (MEMORY.0(&bytes).then_some(bytes)).ok_or_else(MEMORY.1)
+}
+
+/// The nearest whole number of bytes.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the range is checked"
+)]
+fn whole(bytes: f64) -> Option<u64> {
+    (0.0..MOST_BYTES)
+        .contains(&bytes)
+        .then_some(bytes.round() as u64)
 }
 
 /// A bound as people write it: 0.01, not the nearest `f32` as an `f64`.
@@ -196,7 +226,7 @@ impl JobOptions {
         within("holdout", Some(&self.holdout), HOLDOUT)?;
         within("vram_budget", self.vram_budget.as_ref(), MEMORY)?;
         within("timeout_s", Some(&self.timeout_s), SECONDS)?;
-        within("min_psnr", self.min_psnr.as_ref(), MIN_PSNR)?;
+        within("min_psnr", self.min_psnr.as_ref(), PSNR)?;
         self.check_together()
     }
 
@@ -308,5 +338,52 @@ impl Source {
                 })
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::bytes;
+
+    #[test]
+    fn bytes_are_read_with_any_usual_unit() {
+        let gib = 1 << 30;
+        for (text, wanted) in [
+            ("3G", 3 * gib),
+            ("3g", 3 * gib),
+            ("3GB", 3 * gib),
+            ("3GiB", 3 * gib),
+            ("3 gb", 3 * gib),
+            ("1.5G", 3 * gib / 2),
+            ("0.5t", 512 * gib),
+            ("512m", gib / 2),
+            ("32768K", gib / 32),
+            ("16777216", 16 << 20),
+            ("16777216B", 16 << 20),
+        ] {
+            assert_eq!(bytes(text), Ok(wanted), "{text}");
+        }
+        for text in [
+            "",
+            "G",
+            "-1G",
+            "3X",
+            "3GG",
+            "1e9",
+            "nan",
+            "inf",
+            "1.5",
+            "1.G",
+            ".5.5G",
+            "99999999T",
+        ] {
+            let why = bytes(text).expect_err(text);
+            assert!(why.contains("such as 512M"), "{text}: {why}");
+        }
+        assert!(
+            bytes("1K")
+                .expect_err("too little")
+                .contains("at least 16M")
+        );
     }
 }

@@ -12,8 +12,9 @@
 //! - `done {output, report}`; `output` is null for a dry run
 //! - `error {code, class, message, hint, role, phase, signal, exit, attempts, log_tail, exit_code}`
 //! - `host {holds}`: what the supervisor holds before the first and after the last of many jobs
+//! - `sum {done, failed, seconds, exit_code}`: the last line of many jobs
 //!
-//! The last line of a job is `done` or `error`. With several jobs, each line has `job`, the job's name.
+//! The last line of a job is `done` or `error`. With several jobs, each of these lines has `job`, the job's name.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -25,6 +26,7 @@ use serde_json::{Value, json};
 
 use crate::error::JobError;
 use crate::event::{Event, Listener};
+use crate::job::many::Sum;
 use crate::print::result;
 use crate::process::watch::PhaseState;
 
@@ -156,6 +158,17 @@ fn timed(event: &str, mut fields: Value) -> Value {
 fn monotonic_us() -> Option<u64> {
     let time = clock_gettime(ClockId::CLOCK_MONOTONIC).ok()?;
     u64::try_from(time.num_microseconds()).ok()
+}
+
+/// The last line of many jobs.
+pub(super) fn sum_line(sum: &Sum) -> Value {
+    json!({
+        "event": "sum",
+        "done": sum.done,
+        "failed": sum.failed,
+        "seconds": sum.time.as_secs_f64(),
+        "exit_code": sum.code,
+    })
 }
 
 /// The line of an error, with or without a job.

@@ -119,7 +119,10 @@ impl Work {
             form: wish.form(),
             beside: Vec::new(),
             preview: wish.preview.then(|| target("preview.png")).transpose()?,
-            maps: wish.maps.then(|| MapTargets::check(&place)).transpose()?,
+            maps: wish
+                .maps
+                .then(|| MapTargets::check(&place, Target::check))
+                .transpose()?,
             rejected: None,
             report: Some(target("report.json")?),
             dry_run: false,

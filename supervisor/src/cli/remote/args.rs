@@ -7,31 +7,48 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 
 use crate::cli::args::JobArgs;
+use crate::cli::paths::{GLB, PNG, file, named};
 use crate::options::seconds;
 use crate::remote::place;
 
 /// Where the sidecar is, and how much is said.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct PlaceArgs {
-    /// The sidecar's socket. By default `$KILN_SOCKET`, or else where `kiln serve` listens by default.
+    /// The sidecar's socket.
+    ///
+    /// By default `$KILN_SOCKET`, or else where `kiln serve` listens by default.
     #[arg(
+        value_parser = named(),
         long,
         value_name = "PATH",
         conflicts_with = "url",
         help_heading = "Sidecar"
     )]
     pub(super) socket: Option<PathBuf>,
-    /// The sidecar's port on this machine in place of its socket, such as `http://127.0.0.1:8017`.
+    /// The sidecar's port in place of its socket.
+    ///
+    /// On this machine, such as `http://127.0.0.1:8017`.
     #[arg(long, value_name = "URL", value_parser = place::address, requires = "token_file", help_heading = "Sidecar")]
     pub(super) url: Option<SocketAddr>,
-    /// The file with the token for that port; readable by its owner alone.
-    #[arg(long, value_name = "FILE", requires = "url", help_heading = "Sidecar")]
+    /// The file with the token for that port.
+    ///
+    /// Readable by its owner alone.
+    #[arg(value_parser = named(), long, value_name = "FILE", requires = "url", help_heading = "Sidecar")]
     pub(super) token_file: Option<PathBuf>,
-    /// Trust a sidecar of this user at the socket, beside one of one's own and of root. Repeatable.
-    #[arg(long, value_name = "UID", help_heading = "Sidecar")]
+    /// Trust a sidecar of this user.
+    ///
+    /// At the socket, beside one of one's own and of root. Repeatable.
+    #[arg(
+        hide_short_help = true,
+        long,
+        value_name = "UID",
+        help_heading = "Sidecar"
+    )]
     pub(super) allow_uid: Vec<u32>,
-    /// How long a sidecar that was there may be away, as while it is restarted.
-    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds, help_heading = "Sidecar")]
+    /// How long a sidecar may be away.
+    ///
+    /// One that was there, as while it is restarted.
+    #[arg(hide_short_help = true, long, value_name = "SECONDS", default_value = "60", value_parser = seconds, help_heading = "Sidecar")]
     pub(super) patience: Duration,
     /// JSON on standard output, one object per line.
     #[arg(long, help_heading = "Output")]
@@ -40,39 +57,54 @@ pub(in crate::cli) struct PlaceArgs {
     #[arg(short, long, conflicts_with = "verbose", help_heading = "Output")]
     pub(super) quiet: bool,
     /// Show each request.
-    #[arg(short, long, help_heading = "Output")]
+    #[arg(hide_short_help = true, short, long, help_heading = "Output")]
     pub(super) verbose: bool,
 }
 
 #[derive(Debug, Args)]
 pub(in crate::cli) struct SubmitArgs {
-    /// The mesh: GLB, glTF, PLY, OBJ or safetensors; or Gaussian splats alone.
+    /// The mesh, or Gaussian splats alone.
+    ///
+    /// GLB, glTF, PLY, OBJ or safetensors; or Gaussian splats alone.
+    #[arg(value_parser = named())]
     pub(super) mesh: PathBuf,
-    /// The views: a transforms.json or a model of COLMAP, or the folder that holds one, or a safetensors file; or Gaussian
+    /// The views: transforms.json, COLMAP, splats.
+    ///
+    /// A transforms.json or a model of COLMAP, or the folder that holds one, or a safetensors file; or Gaussian
     /// splats; as for `kiln bake`.
-    #[arg(long, value_name = "FILE")]
+    #[arg(value_parser = named(), long, value_name = "FILE")]
     pub(super) views: Option<PathBuf>,
-    /// Wait for the result: files, progress and exit code as with `kiln bake`. A signal ends the waiting, not the job.
+    /// Wait for the result, and fetch it.
+    ///
+    /// Files, progress and exit code as with `kiln bake`. A signal ends the waiting, not the job.
     #[arg(long, requires = "output")]
     pub(super) wait: bool,
-    /// Where to put the GLB. An existing file is replaced only by a complete new one.
-    #[arg(short, long, value_name = "FILE", requires = "wait")]
+    /// Where to put the GLB.
+    ///
+    /// An existing file is replaced only by a complete new one.
+    #[arg(value_parser = file(GLB), short, long, value_name = "FILE", requires = "wait")]
     pub(super) output: Option<PathBuf>,
     /// For people, in lists.
     #[arg(long, value_name = "TEXT", default_value = "", value_parser = name)]
     pub(super) name: String,
     /// Have the contact sheet made, for `kiln fetch`.
-    #[arg(long)]
+    #[arg(hide_short_help = true, long)]
     pub(super) with_preview: bool,
     /// Have the maps of the texture made, for `kiln fetch`.
-    #[arg(long)]
+    #[arg(hide_short_help = true, long)]
     pub(super) with_maps: bool,
-    /// Let the sidecar read the inputs where they are, beneath a --root of its own, in place of sending them.
+    /// Let the sidecar read the inputs in place.
+    ///
+    /// Beneath a --root of its own, in place of sending them.
     #[arg(long)]
     pub(super) by_path: bool,
-    /// Names this job: submitted again with the same key, it is the same job. By default a new one.
-    #[arg(long, value_name = "KEY", value_parser = key)]
+    /// Names this job.
+    ///
+    /// Submitted again with the same key, it is the same job. By default a new one.
+    #[arg(hide_short_help = true, long, value_name = "KEY", value_parser = key)]
     pub(super) key: Option<String>,
+    /// Where the sidecar is full, try again later.
+    ///
     /// Where the sidecar is full or leaves, wait as long as it says and try again.
     #[arg(long)]
     pub(super) retry: bool,
@@ -94,20 +126,26 @@ pub(in crate::cli) struct StatusArgs {
 pub(in crate::cli) struct WaitArgs {
     /// Its id, the beginning of it, or `latest`.
     pub(super) id: String,
-    /// Wait no longer than this many seconds; the job goes on.
+    /// Wait no longer than so many seconds.
+    ///
+    /// The job goes on.
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, value_parser = seconds)]
     pub(super) timeout: Option<Duration>,
     /// Where to put the GLB.
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(value_parser = file(GLB), short, long, value_name = "FILE")]
     pub(super) output: Option<PathBuf>,
-    /// Where to put the contact sheet, of a job that was told to make one.
-    #[arg(long, value_name = "FILE")]
+    /// Where to put the contact sheet: .png.
+    ///
+    /// Of a job that was told to make one.
+    #[arg(value_parser = file(PNG), long, value_name = "FILE")]
     pub(super) preview: Option<PathBuf>,
-    /// The folder to put the maps into, of a job that was told to make them.
-    #[arg(long, value_name = "FOLDER")]
+    /// The folder to put the maps into.
+    ///
+    /// Of a job that was told to make them.
+    #[arg(value_parser = named(), long, value_name = "FOLDER")]
     pub(super) maps: Option<PathBuf>,
     /// What happened, as JSON.
-    #[arg(long, value_name = "FILE")]
+    #[arg(value_parser = named(), long, value_name = "FILE")]
     pub(super) report: Option<PathBuf>,
     #[command(flatten)]
     pub(super) place: PlaceArgs,
@@ -138,11 +176,16 @@ pub(in crate::cli) struct ListArgs {
 pub(in crate::cli) struct FetchArgs {
     /// Its id, the beginning of it, or `latest`.
     pub(super) id: String,
-    /// The files: model.glb, preview.png, coverage.png, residual.png, provenance.png, report.json. By default all that there are.
+    /// The files; by default all that there are.
+    ///
+    /// model.glb, preview.png, coverage.png, residual.png, provenance.png, report.json.
     #[arg(value_name = "NAME")]
     pub(super) names: Vec<String>,
-    /// A folder that is there, or a new one with a slash at its end, for files by their names; or where to put the one file (model.glb, if none is named).
-    #[arg(short, long, value_name = "FOLDER|FILE", default_value = ".")]
+    /// The folder for the files, or the one file.
+    ///
+    /// A folder that is there, or a new one with a slash at its end or for several files, which keep their names; or
+    /// where to put the one file (model.glb, if none is named).
+    #[arg(value_parser = named(), short, long, value_name = "FOLDER|FILE", default_value = ".")]
     pub(super) output: PathBuf,
     #[command(flatten)]
     pub(super) place: PlaceArgs,

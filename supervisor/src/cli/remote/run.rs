@@ -2,17 +2,15 @@
 //!
 //! A signal ends this process and never the job: it was accepted, and can be waited for again.
 
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use axum::http::StatusCode;
 use indicatif::MultiProgress;
 use proto::exit;
-use proto::message::Code;
 use serde_json::json;
 use tokio::time::{sleep, timeout};
 
-use super::{Delivery, Submit, Task, What, show};
+use super::{Delivery, Submit, Task, What, is_folder, show};
 use crate::event::Event;
 use crate::output::{self, Given, Target};
 use crate::remote::collect::{self, collect};
@@ -101,7 +99,7 @@ impl Desk<'_> {
             RemoteError::Local(error) if self.json => {
                 screen::result(&screen::error_line(error).to_string());
             }
-            RemoteError::Local(error) => self.bars.suspend(|| screen::complain(error)),
+            RemoteError::Local(error) => self.bars.suspend(|| screen::complain("", error)),
             _ if self.json => {
                 let mut line = json!(told);
                 line["event"] = "error".into();
@@ -308,9 +306,8 @@ impl Desk<'_> {
                 after: None,
             }));
         }
-        // Whoever writes a slash means a folder, be it there or not.
-        let fresh = output.as_os_str().as_bytes().ends_with(b"/") && !output.exists();
-        let folder = fresh || output.is_dir();
+        // Several files go into a folder, be it there or not.
+        let folder = names.len() > 1 || is_folder(output);
         let names = match (names.is_empty(), folder) {
             (true, true) if !job.known.artifacts.is_empty() => {
                 let all = job.known.artifacts.iter();
@@ -319,37 +316,17 @@ impl Desk<'_> {
             (true, _) => vec!["model.glb".to_owned()],
             (false, _) => names,
         };
-        if names.len() > 1 && !folder {
-            let message = format!(
-                "{} is no folder, and several files go there",
-                output.display()
-            );
-            return Err(crate::error::JobError::own(
-                Code::OutputError,
-                message,
-                "name a folder that is there with -o, or a new one with a / at its end",
-            )
-            .into());
-        }
         let all: Vec<_> = names
             .iter()
             .map(|name| job.made(name))
             .collect::<Result<_, _>>()?;
-        if fresh {
-            std::fs::create_dir(output).map_err(|error| {
-                let why = crate::input::reason(&error);
-                let message = format!("cannot make the folder {}: {why}", output.display());
-                let hint = "name another one with -o";
-                crate::error::JobError::own(Code::OutputError, message, hint)
-            })?;
-        }
         let (mut staged, mut lines) = (Vec::new(), Vec::new());
         for made in all {
             let path = match folder {
                 true => output.join(&made.name),
                 false => output.to_path_buf(),
             };
-            let target = Target::check(&path)?;
+            let target = Target::anywhere(&path)?;
             staged.push(self.client.fetch(id, made, &target).await?);
             lines.push((made, path));
         }
