@@ -23,6 +23,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use proto::job::{PrepareJob, Repair, Up};
+use proto::labels::Labels;
 use proto::message::{Code, Failure, MeshStep, Phase, PrepareSummary, Root, Table, TextureChoice};
 use proto::table::{Simplified, Surface};
 
@@ -85,6 +86,8 @@ struct Shaped {
     triangles_read: usize,
     counts: Counts,
     steps: Vec<MeshStep>,
+    /// What the mesh's file calls itself.
+    labels: Labels,
     /// Where the local origin lies, with y up.
     offset: Offset,
 }
@@ -171,6 +174,7 @@ pub fn run(session: &Session, job: &PrepareJob) -> Result<PrepareSummary, Failur
     clock.append(of_views);
     Ok(PrepareSummary {
         offset: shaped.offset,
+        labels: shaped.labels,
         triangles_read: shaped.triangles_read as u64,
         triangles_degenerate: shaped.counts.degenerate,
         triangles: mesh.triangles.len() as u64,
@@ -233,8 +237,8 @@ fn shape(
     clock: &mut PhaseClock,
 ) -> Result<Shaped, Failure> {
     let name = &job.mesh_file;
-    let (mut raw, mut offset) = match surface {
-        Some(surface) => (surface, Offset::default()),
+    let (mut raw, labels, mut offset) = match surface {
+        Some(surface) => (surface, Labels::default(), Offset::default()),
         None => clock
             .time(Phase::LoadMesh, || {
                 load::read_local(folder, name, (job.keep_uvs, job.uv_set), progress)
@@ -304,6 +308,7 @@ fn shape(
         triangles_read,
         counts,
         steps,
+        labels,
         offset,
     })
 }

@@ -4,6 +4,7 @@ use std::ops::Neg;
 
 use serde::{Deserialize, Serialize};
 
+use crate::labels::Labels;
 use crate::list::list;
 use crate::pages::Pages;
 use crate::splats::SplatOptions;
@@ -210,6 +211,8 @@ pub struct Form {
     pub alpha_cutoff: f32,
     /// [`crate::message::PrepareSummary::offset`]: a GLB's node carries it, PLY and OBJ add it to their coordinates.
     pub offset: [f64; 3],
+    /// [`crate::message::PrepareSummary::labels`].
+    pub labels: Labels,
 }
 
 impl Form {

@@ -35,6 +35,7 @@ mod list;
 pub mod limits;
 
 pub mod job;
+pub mod labels;
 pub mod message;
 pub mod pages;
 pub mod plan;

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::job::Refine;
+use crate::labels::Labels;
 use crate::list::list;
 use crate::plan::{BakePlan, RowsHeld};
 use crate::role::{AdapterInfo, Phase};
@@ -124,6 +125,9 @@ pub struct PrepareSummary {
     /// or a fraction of powers of two for a small object. All zero near the origin.
     #[serde(default)]
     pub offset: [f64; 3],
+    /// Names and credits of the mesh's file that the result repeats.
+    #[serde(default)]
+    pub labels: Labels,
     /// Triangles in the file.
     pub triangles_read: u64,
     /// Triangles of zero area or with a repeated corner, dropped.

@@ -10,6 +10,7 @@ use proto::job::{
     Frame, Memory, PrepareJob, Product, Quality, Refine, Repair, Simplify, TextureFormat, Up,
     WarmJob,
 };
+use proto::labels::{Label, Labels};
 use proto::message::{
     AdapterInfo, AtlasFigures, BakeSummary, CameraFate, Code, CompareModel, CompareScore,
     CompareSummary, DetailFigures, Done, EncodeSummary, ExposureFate, Failure, FromChild, LayerFit,
@@ -25,6 +26,14 @@ use proto::table::Layer;
 use proto::wire;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+
+fn labels() -> Labels {
+    Labels {
+        node: Label::name("n"),
+        title: Label::credit("t"),
+        ..Labels::default()
+    }
+}
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut text, byte| {
@@ -146,6 +155,7 @@ fn messages_to_a_child() {
                     alpha: AlphaMode::Mask,
                     alpha_cutoff: 0.5,
                     offset: [0.0, 1.5, 0.0],
+                    labels: labels(),
                 },
                 layers: vec![Layer::Normal, Layer::Opacity],
             })),
@@ -255,6 +265,7 @@ fn messages_to_a_child() {
 fn messages_from_a_child() {
     let prepare = PrepareSummary {
         offset: [0.0, 1.5, 0.0],
+        labels: labels(),
         triangles_read: 100,
         triangles_degenerate: 1,
         triangles: 50,

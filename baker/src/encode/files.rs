@@ -257,7 +257,7 @@ impl Content<'_> {
                     tile: sheets.tile(leaf),
                 };
                 let leaves: Vec<Leaf<'_>> = sheets.leaves().iter().enumerate().map(leaf).collect();
-                let file = glb::write_leaves(&leaves, material, form.compress, &form.offset);
+                let file = glb::write_leaves(&leaves, material, form);
                 file.map_err(|error| match error {
                     GlbError::TooLong(_) => Failure {
                         code: Code::LimitExceeded,

@@ -22,7 +22,8 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use proto::job::{AlphaMode, Compress, TextureFormat};
+use proto::job::{AlphaMode, Compress, Form, TextureFormat};
+use proto::labels::Labels;
 use proto::table::{Colours, Mesh};
 use serde_json::{Value, json};
 
@@ -85,7 +86,10 @@ pub fn write_with(
     material: &Material,
     compress: Compress,
 ) -> Result<Vec<u8>, GlbError> {
-    let offset = &[0.0; 3];
+    let form = Form {
+        compress,
+        ..Form::default()
+    };
     let leaf = Leaf {
         mesh: Cow::Borrowed(mesh),
         dress,
@@ -93,32 +97,33 @@ pub fn write_with(
         provenance: None,
         tile: None,
     };
-    write_leaves(&[leaf], material, compress, offset)
+    write_leaves(&[leaf], material, &form)
 }
 
-/// Writes a GLB of several pages. Each picture of `material` has one file per page. `offset` is where the mesh's local
-/// origin lies: the node carries it, and accessors and their bounds stay local.
+/// Writes a GLB of several pages. Each picture of `material` has one file per page. The node carries the form's offset,
+/// where the mesh's local origin lies; accessors and their bounds stay local. Names and credits are the form's labels.
 ///
 /// # Errors
 /// As [`write()`].
 pub fn write_leaves(
     leaves: &[Leaf<'_>],
     material: &Material,
-    compress: Compress,
-    offset: &[f64; 3],
+    form: &Form,
 ) -> Result<Vec<u8>, GlbError> {
+    let (compress, labels) = (form.compress, &form.labels);
     leaves.iter().try_for_each(Leaf::check)?;
     let mut binary = Binary::default();
     let mut shapes = Shapes::new(leaves, compress, &mut binary)?;
-    let (materials, pictures) = materials(leaves, material, &mut binary);
-    shapes.shift(offset);
+    let (materials, pictures) = materials(leaves, material, labels, &mut binary);
+    shapes.shift(&form.offset);
+    shapes.node["name"] = json!(labels.node_name());
     shapes.add_provenance(leaves, compress, &mut binary)?;
     let mut document = json!({
-        "asset": {"version": "2.0", "generator": concat!("kiln ", env!("CARGO_PKG_VERSION"))},
+        "asset": asset(labels),
         "scene": 0,
         "scenes": [{"nodes": [0]}],
         "nodes": [shapes.node],
-        "meshes": [{"primitives": shapes.primitives}],
+        "meshes": [{"name": labels.mesh_name(), "primitives": shapes.primitives}],
         "accessors": shapes.accessors,
         "materials": materials,
     });
@@ -145,6 +150,19 @@ pub fn write_leaves(
     document["bufferViews"] = json!(binary.views);
     document["buffers"] = json!(buffers);
     container(document.to_string().into_bytes(), binary.bytes)
+}
+
+/// Who made the file, and who made what it is made of.
+fn asset(labels: &Labels) -> Value {
+    let mut asset =
+        json!({"version": "2.0", "generator": concat!("kiln ", env!("CARGO_PKG_VERSION"))});
+    if let Some(copyright) = labels.copyright.given() {
+        asset["copyright"] = json!(copyright);
+    }
+    for (key, value) in labels.credits() {
+        asset["extras"][key] = json!(value);
+    }
+    asset
 }
 
 /// The primitives of all pages, and what they share.
@@ -237,23 +255,26 @@ impl Shapes {
 fn materials(
     leaves: &[Leaf<'_>],
     material: &Material,
+    labels: &Labels,
     binary: &mut Binary,
 ) -> (Vec<Value>, Pictures) {
+    let own = labels.material_name();
     let (mut materials, mut pictures) = (Vec::new(), Pictures::default());
     for (number, leaf) in leaves.iter().enumerate() {
+        let tile = leaf
+            .tile
+            .map_or_else(String::new, |tile| format!(".{tile}"));
         let mut surface = json!({
+            "name": format!("{own}{tile}"),
             "pbrMetallicRoughness": {"metallicFactor": 0, "roughnessFactor": 1},
             "doubleSided": true,
         });
-        if let Some(tile) = leaf.tile {
-            surface["name"] = json!(format!("baked.{tile}"));
-        }
         if let Dress::Texture(file, format) = leaf.dress {
             let mut add = |file: &[u8], format, slot: &str| {
-                let name = leaf.tile.map(|tile| format!("{slot}.{tile}"));
-                pictures.add(file, format, name, binary)
+                let name = format!("{own}_{slot}{tile}");
+                pictures.add(file, format, &name, binary)
             };
-            let base = add(file, format, "base_color");
+            let base = add(file, format, "baseColor");
             surface["pbrMetallicRoughness"]["baseColorTexture"] = json!({"index": base});
             finish(&mut surface, material, &mut |picture: &Picture, slot| {
                 add(&picture.files[number], picture.format, slot)
@@ -278,14 +299,11 @@ impl Pictures {
         &mut self,
         file: &[u8],
         format: TextureFormat,
-        name: Option<String>,
+        name: &str,
         binary: &mut Binary,
     ) -> usize {
         let (view, number) = (binary.view(file, None), self.images.len());
-        let mut image = json!({"bufferView": view, "mimeType": format.mime_type()});
-        if let Some(name) = name {
-            image["name"] = json!(name);
-        }
+        let image = json!({"name": name, "bufferView": view, "mimeType": format.mime_type()});
         self.images.push(image);
         let extension = match format {
             TextureFormat::Png | TextureFormat::Jpeg => None,
@@ -294,8 +312,10 @@ impl Pictures {
         };
         self.extensions.extend(extension);
         self.textures.push(match extension {
-            None => json!({"sampler": 0, "source": number}),
-            Some(name) => json!({"sampler": 0, "extensions": {name: {"source": number}}}),
+            None => json!({"name": name, "sampler": 0, "source": number}),
+            Some(extension) => {
+                json!({"name": name, "sampler": 0, "extensions": {extension: {"source": number}}})
+            }
         });
         number
     }
@@ -304,7 +324,12 @@ impl Pictures {
 /// Fills the slots beside the base colour. `add` puts a picture into the file under a name.
 fn finish(surface: &mut Value, material: &Material, add: &mut dyn FnMut(&Picture, &str) -> usize) {
     if let Some(orm) = &material.orm {
-        let texture = json!({"index": add(orm, "orm")});
+        let slot = match (material.occlusion, material.metallic_roughness) {
+            (true, true) => "occlusionRoughnessMetallic",
+            (true, false) => "occlusion",
+            (false, _) => "metallicRoughness",
+        };
+        let texture = json!({"index": add(orm, slot)});
         if material.metallic_roughness {
             let pbr = &mut surface["pbrMetallicRoughness"];
             pbr["metallicFactor"] = json!(1);
@@ -397,6 +422,8 @@ fn indices(mesh: &Mesh, binary: &mut Binary) -> (usize, u32) {
 
 #[cfg(test)]
 mod tests {
+    use proto::labels::Label;
+
     use super::*;
 
     fn mesh(columns: u32) -> Mesh {
@@ -483,6 +510,62 @@ mod tests {
         );
         for view in document.views() {
             assert_eq!(view.offset() % 4, 0, "view {} is not aligned", view.index());
+        }
+    }
+
+    #[test]
+    fn everything_has_a_name_and_credits_stay() {
+        let label = Label::name;
+        let labels = Labels {
+            node: label("Chair"),
+            material: label("Oak \" <b>"),
+            copyright: label("© 2026 somebody"),
+            license: label("CC-BY-4.0"),
+            ..Labels::default()
+        };
+        for (tile, labels, names, images) in [
+            (None, Labels::default(), ["baked"; 3], "baked_baseColor"),
+            (
+                None,
+                labels.clone(),
+                ["Chair", "Chair", "Oak \" <b>"],
+                "Oak \" <b>_baseColor",
+            ),
+            (
+                Some(1002),
+                labels,
+                ["Chair", "Chair", "Oak \" <b>.1002"],
+                "Oak \" <b>_baseColor.1002",
+            ),
+        ] {
+            let leaf = Leaf {
+                mesh: Cow::Owned(mesh(3)),
+                dress: Dress::Texture(b"picture", TextureFormat::Webp),
+                tangents: None,
+                provenance: None,
+                tile,
+            };
+            let form = Form {
+                labels: labels.clone(),
+                ..Form::default()
+            };
+            let file = write_leaves(&[leaf], &Material::default(), &form).expect("a GLB");
+            let (json, _) = container::chunks(&file).expect("chunks");
+            let found = ["nodes", "meshes", "materials"].map(|list| &json[list][0]["name"]);
+            assert_eq!(found, names);
+            assert_eq!(
+                [&json["images"][0]["name"], &json["textures"][0]["name"]],
+                [images; 2]
+            );
+            let asset = &json["asset"];
+            assert!(
+                asset["generator"]
+                    .as_str()
+                    .is_some_and(|name| name.starts_with("kiln "))
+            );
+            assert_eq!(asset["copyright"].as_str(), labels.copyright.given());
+            assert_eq!(asset["extras"]["license"].as_str(), labels.license.given());
+            assert!(asset["extras"].get("author").is_none());
         }
     }
 

@@ -17,12 +17,18 @@ use super::pages::{Leaf, Sheets};
 pub(super) fn write(mesh: &Mesh, sheets: &Sheets, dress: Dress<'_>, form: &Form) -> Vec<u8> {
     let mut text = format!("# kiln {}\n", env!("CARGO_PKG_VERSION"));
     let textured = matches!(dress, Dress::Texture(..));
+    for credit in form.labels.lines() {
+        text.push_str(&format!("# {credit}\n"));
+    }
     let mut line = |line: fmt::Arguments<'_>| {
         text.push_str(&line.to_string());
         text.push('\n');
     };
     if textured {
         line(format_args!("mtllib {}", form.material()));
+    }
+    if let Some(name) = form.labels.node.given() {
+        line(format_args!("o {}", word(name)));
     }
     for (vertex, at) in mesh.positions.iter().enumerate() {
         let at = Place(at, &form.offset);
@@ -44,7 +50,7 @@ pub(super) fn write(mesh: &Mesh, sheets: &Sheets, dress: Dress<'_>, form: &Form)
     }
     for leaf in sheets.leaves() {
         if textured {
-            line(format_args!("usemtl {}", name(sheets, leaf)));
+            line(format_args!("usemtl {}", name(sheets, leaf, form)));
         }
         for triangle in sheets.triangles(mesh, leaf) {
             let [a, b, c] = triangle.map(|corner| corner + 1);
@@ -74,17 +80,23 @@ impl Display for Place<'_> {
 }
 
 /// The name of a page's material.
-fn name(sheets: &Sheets, leaf: &Leaf) -> String {
+fn name(sheets: &Sheets, leaf: &Leaf, form: &Form) -> String {
+    let name = word(form.labels.material_name());
     match sheets.tile(leaf) {
-        None => "baked".to_owned(),
-        Some(tile) => format!("baked.{tile}"),
+        None => name,
+        Some(tile) => format!("{name}.{tile}"),
     }
+}
+
+/// A name without what ends it for some readers: spaces, and a backslash that would join lines.
+fn word(name: &str) -> String {
+    name.replace([' ', '\\'], "_")
 }
 
 /// The material file: textures alone, unlit.
 pub(super) fn material(sheets: &Sheets, form: &Form) -> Vec<u8> {
     let each = sheets.leaves().iter().map(|leaf| {
-        let (name, picture) = (name(sheets, leaf), form.picture(leaf.number));
+        let (name, picture) = (name(sheets, leaf, form), form.picture(leaf.number));
         format!("newmtl {name}\nKa 0 0 0\nKd 1 1 1\nKs 0 0 0\nillum 1\nmap_Kd {picture}\n")
     });
     each.collect::<Vec<_>>().join("\n").into_bytes()
@@ -93,6 +105,7 @@ pub(super) fn material(sheets: &Sheets, form: &Form) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use proto::job::{Compress, Container, TextureFormat};
+    use proto::labels::{Label, Labels};
     use proto::pages::Pages;
 
     use super::*;
@@ -131,6 +144,25 @@ mod tests {
             material.ends_with("map_Kd two words_texture.jpg\n"),
             "{material}"
         );
+
+        let named = Form {
+            labels: Labels {
+                node: Label::name("Big Chair"),
+                material: Label::name("Oak\\"),
+                copyright: Label::credit("© somebody"),
+                ..Labels::default()
+            },
+            ..form.clone()
+        };
+        let text = String::from_utf8(write(&mesh, &one, dress, &named)).expect("text");
+        let credit = Some("# copyright: © somebody");
+        assert_eq!(text.lines().nth(1), credit, "{text}");
+        assert!(
+            text.contains("\no Big_Chair\n") && text.contains("\nusemtl Oak_\n"),
+            "{text}"
+        );
+        let material = self::material(&one, &named);
+        assert!(material.starts_with(b"newmtl Oak_\n"));
 
         let colours = [[255, 55, 0, 255]; 3];
         let text =

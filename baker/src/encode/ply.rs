@@ -17,6 +17,9 @@ pub(super) fn write(mesh: &Mesh, dress: Dress<'_>, form: &Form) -> Vec<u8> {
         header.push('\n');
     };
     line(format_args!("comment kiln {version}"));
+    for credit in form.labels.lines() {
+        line(format_args!("comment {credit}"));
+    }
     if textured {
         line(format_args!("comment TextureFile {}", form.picture(0)));
     }

@@ -124,7 +124,7 @@ pub fn read_back(
                 offset,
                 ..Wanted::default()
             };
-            load::read_bytes(bytes, name, &folder, wanted, progress)?
+            load::read_bytes(bytes, name, &folder, wanted, progress)?.0
         }
         Some(texels) => {
             let (raw, pictures) = load::painted_bytes(bytes, name, &folder, &offset, progress)?;
@@ -438,7 +438,11 @@ mod tests {
                 provenance: None,
                 tile: None,
             };
-            glb::write_leaves(&[leaf], &Material::default(), compress, &offset).unwrap()
+            let form = Form {
+                compress,
+                ..form(Container::Glb)
+            };
+            glb::write_leaves(&[leaf], &Material::default(), &form).unwrap()
         };
         let (sorted, _) = order(&mesh);
         let small = Tolerance {

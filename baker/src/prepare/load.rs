@@ -5,6 +5,7 @@
 //! a file are checked against the file's length before memory is allocated by them. [`read_local`] keeps the precision
 //! of a mesh far from the origin.
 
+use proto::labels::Labels;
 use proto::limits::{
     MAX_ARRAYS_FILE_BYTES, MAX_COORDINATE, MAX_MESH_FILE_BYTES, MAX_TRIANGLES, MAX_VERTICES,
 };
@@ -193,11 +194,12 @@ pub fn read(
         uvs: want_uvs,
         ..Wanted::default()
     };
-    read_at(folder, name, wanted, progress)
+    read_at(folder, name, wanted, progress).map(|(mesh, _)| mesh)
 }
 
 /// Like [`read`], with texture coordinate set number `set`, and moved to a local origin where it lies far from its own.
-/// Without a number the set is the one that each material uses. Returns the local origin, too.
+/// Without a number the set is the one that each material uses. Returns what
+/// the file calls itself and the local origin, too.
 ///
 /// # Errors
 /// As [`read`].
@@ -206,21 +208,21 @@ pub fn read_local(
     name: &str,
     (want_uvs, set): (bool, Option<u32>),
     progress: &dyn Progress,
-) -> Result<(RawMesh, Offset), LoadError> {
-    let (mesh, (), offset) = local::settled(|offset| {
+) -> Result<(RawMesh, Labels, Offset), LoadError> {
+    let (mesh, labels, offset) = local::settled(|offset| {
         let wanted = Wanted {
             uvs: want_uvs,
             set,
             offset,
         };
-        read_at(folder, name, wanted, progress).map(|mesh| (mesh, ()))
+        read_at(folder, name, wanted, progress)
     })?;
     if offset != Offset::default()
         && let Some(text) = local::coarse(&mesh, &offset)
     {
         progress.warning(&format!("{name}: {text}"));
     }
-    Ok((mesh, offset))
+    Ok((mesh, labels, offset))
 }
 
 fn read_at(
@@ -228,33 +230,34 @@ fn read_at(
     name: &str,
     wanted: Wanted,
     progress: &dyn Progress,
-) -> Result<RawMesh, LoadError> {
+) -> Result<(RawMesh, Labels), LoadError> {
     let file = folder
         .open(name, MAX_ARRAYS_FILE_BYTES)
         .map_err(LoadError::File)?;
     if arrays::are_in(&file, name).map_err(LoadError::File)? {
         let mesh = arrays::read_mesh(file, (wanted.uvs, &wanted.offset), progress)?;
         check(&mesh)?;
-        return Ok(mesh);
+        return Ok((mesh, Labels::default()));
     }
     let bytes = file.read(MAX_MESH_FILE_BYTES).map_err(LoadError::File)?;
     drop(file);
     read_bytes(&bytes, name, folder, wanted, progress)
 }
 
-/// Like [`read`], from the bytes of the file `name`, which is no safetensors file.
+/// Like [`read`], from the bytes of the file `name`, which is no safetensors file. Returns what it calls itself, too.
 pub(crate) fn read_bytes(
     bytes: &[u8],
     name: &str,
     folder: &Folder<'_>,
     wanted: Wanted,
     progress: &dyn Progress,
-) -> Result<RawMesh, LoadError> {
+) -> Result<(RawMesh, Labels), LoadError> {
     let (want_uvs, offset) = (wanted.uvs, &wanted.offset);
     let total = bytes.len() as u64;
     progress.progress(Phase::LoadMesh, 0, total);
     progress.expect("the mesh file", each(bytes.len(), pace::PARSE_BYTE));
-    let mesh = match kind(bytes, name)? {
+    let plain = |mesh| (mesh, Labels::default());
+    let (mesh, labels) = match kind(bytes, name)? {
         kind @ (Kind::Glb | Kind::Gltf) => {
             gltf::read(bytes, kind == Kind::Glb, name, folder, wanted, progress)?
         }
@@ -263,19 +266,19 @@ pub(crate) fn read_bytes(
                 Kind::Ply => ply::read(bytes, false, offset)?,
                 Kind::Stl => stl::read(bytes, offset)?,
                 Kind::Off => off::read(bytes, offset)?,
-                _ => obj::read(bytes, false, offset)?,
+                _ => obj::read(bytes, false, offset)?.0,
             };
             mesh.uvs = Err(NoUvs::NoSuchSet);
-            mesh
+            plain(mesh)
         }
-        Kind::Ply => ply::read(bytes, want_uvs, offset)?,
+        Kind::Ply => plain(ply::read(bytes, want_uvs, offset)?),
         Kind::Obj => obj::read(bytes, want_uvs, offset)?,
-        Kind::Stl => stl::read(bytes, offset)?,
-        Kind::Off => off::read(bytes, offset)?,
+        Kind::Stl => plain(stl::read(bytes, offset)?),
+        Kind::Off => plain(off::read(bytes, offset)?),
     };
     check(&mesh)?;
     progress.progress(Phase::LoadMesh, total, total);
-    Ok(mesh)
+    Ok((mesh, labels))
 }
 
 /// Reads the glTF or GLB file `name` of `folder` with its base colour pictures: at this offset, or at the one that suits

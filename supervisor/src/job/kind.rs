@@ -5,8 +5,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use proto::job::{BakeJob, CompareJob, Device, EncodeJob, Form, Product};
-use proto::message::{Role, Root, Start, Table};
+use proto::job::{BakeJob, CompareJob, Device, EncodeJob, Product};
+use proto::message::{PrepareSummary, Role, Root, Start, Table};
 
 use super::compare::Comparison;
 use super::spec::Spec;
@@ -126,15 +126,15 @@ impl<'a> Kind<'a> {
         }
     }
 
-    /// What a process of `role` is for: a bake works on this rung, and an encode with these tables, of a mesh at this
-    /// offset.
+    /// What a process of `role` is for: a bake works on this rung, and an encode with these tables, of the mesh that
+    /// prepare has summed up.
     #[must_use]
     pub fn assignment(
         self,
         role: Role,
         rung: &Rung,
         tables: &TableStore,
-        offset: [f64; 3],
+        prepared: Option<&PrepareSummary>,
     ) -> Assignment {
         match (self, role) {
             (Self::Compare(spec), _) => Assignment::Prepare(Start::Compare(compare_job(spec))),
@@ -145,7 +145,7 @@ impl<'a> Kind<'a> {
                 Assignment::Bake(spec.warm_job(rung), Some(bake_job(spec, rung)))
             }
             (Self::Bake(spec), Role::Encode) => {
-                Assignment::Encode(encode_job(spec, tables, offset))
+                Assignment::Encode(encode_job(spec, tables, prepared))
             }
         }
     }
@@ -252,7 +252,12 @@ fn bake_job(spec: &Spec, rung: &Rung) -> BakeJob {
     }
 }
 
-fn encode_job(spec: &Spec, tables: &TableStore, offset: [f64; 3]) -> EncodeJob {
+fn encode_job(spec: &Spec, tables: &TableStore, prepared: Option<&PrepareSummary>) -> EncodeJob {
+    let mut form = spec.form.clone();
+    if let Some(prepared) = prepared {
+        form.offset = prepared.offset;
+        form.labels = prepared.labels.clone();
+    }
     EncodeJob {
         product: match tables.filled(Table::Texture) {
             Some(_) => Product::Texture,
@@ -262,10 +267,7 @@ fn encode_job(spec: &Spec, tables: &TableStore, offset: [f64; 3]) -> EncodeJob {
         preview: spec.preview.is_some(),
         maps: spec.maps.is_some(),
         has_refined: tables.filled(Table::Refined).is_some(),
-        form: Form {
-            offset,
-            ..spec.form.clone()
-        },
+        form,
         layers: tables.baked_layers().collect(),
     }
 }

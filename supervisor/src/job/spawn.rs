@@ -92,9 +92,8 @@ impl Job<'_> {
 
     /// What a process of `role` is for. Prepare has answered before encode starts.
     fn assignment(&self, role: Role, rung: &Rung) -> Assignment {
-        let prepare = self.report.prepare.as_ref();
-        let offset = prepare.map_or([0.0; 3], |prepare| prepare.offset);
-        self.kind.assignment(role, rung, &self.tables, offset)
+        let prepared = self.report.prepare.as_ref();
+        self.kind.assignment(role, rung, &self.tables, prepared)
     }
 
     fn launch(&mut self, role: Role, mut rung: Rung) {

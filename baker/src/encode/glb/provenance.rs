@@ -119,7 +119,7 @@ fn read_of(document: &Value, binary: &[u8], primitive: &Value) -> Option<Vec<u8>
 mod tests {
     use std::borrow::Cow;
 
-    use proto::job::{Compress, TextureFormat};
+    use proto::job::{Compress, Form, TextureFormat};
 
     use super::super::{Dress, Leaf, write_leaves};
     use super::*;
@@ -201,7 +201,11 @@ mod tests {
                     provenance,
                     tile: None,
                 };
-                write_leaves(&[leaf], &Material::default(), compress, &[0.0; 3]).expect("a GLB")
+                let form = Form {
+                    compress,
+                    ..Form::default()
+                };
+                write_leaves(&[leaf], &Material::default(), &form).expect("a GLB")
             };
             let (file, made) = (write(None), write(Some(&shares[..])));
             assert_eq!(read(&file), None, "none yet");

@@ -8,6 +8,7 @@
 
 mod error;
 mod instances;
+mod labels;
 mod morph;
 pub(super) mod painted;
 mod skin;
@@ -24,6 +25,7 @@ use std::time::Duration;
 use gltf::json;
 use json::mesh::{Mode, Semantic};
 use json::validation::Checked;
+use proto::labels::Labels;
 use proto::limits::{MAX_TRIANGLES, MAX_VERTICES};
 use proto::message::Phase;
 use serde_json::Value;
@@ -62,7 +64,7 @@ const OTHER_EXTENSIONS: [&str; 7] = [
     "KHR_gaussian_splatting",
 ];
 
-/// Reads the bytes of the file `name`, a GLB or bare JSON.
+/// Reads the bytes of the file `name`, a GLB or bare JSON, and what it calls itself.
 pub(super) fn read(
     bytes: &[u8],
     is_glb: bool,
@@ -70,17 +72,11 @@ pub(super) fn read(
     folder: &Folder<'_>,
     wanted: Wanted,
     progress: &dyn Progress,
-) -> Result<RawMesh, GltfError> {
-    let nothing = |_: &mut Reader<'_>| Ok(());
-    let (mesh, ()) = read_with(
-        (bytes, is_glb),
-        name,
-        folder,
-        (wanted, true),
-        progress,
-        nothing,
-    )?;
-    Ok(mesh)
+) -> Result<(RawMesh, Labels), GltfError> {
+    let (json, _) = parts(bytes, is_glb)?;
+    let labels = |reader: &mut Reader<'_>| Ok(labels::of(reader.root, &reader.parts, json));
+    let file = (bytes, is_glb);
+    read_with(file, name, folder, (wanted, true), progress, labels)
 }
 
 /// Like [`read`], plus what `more` reads.
@@ -223,6 +219,8 @@ fn warn(root: &json::Root, instances: &[Instance], skipped: usize, progress: &dy
 /// The triangles of a primitive, which has one material.
 struct Part {
     triangles: usize,
+    node: Option<usize>,
+    mesh: usize,
     material: Option<usize>,
     /// It has vertex colours.
     coloured: bool,
@@ -334,6 +332,8 @@ impl Reader<'_> {
         }
         self.parts.push(Part {
             triangles: all,
+            node: instance.node,
+            mesh: instance.mesh,
             material: primitive.material.map(|index| index.value()),
             coloured: attribute(primitive, Semantic::Colors(0)).is_some(),
         });

@@ -227,7 +227,7 @@ mod tests {
             std::fs::write(dir.path().join(name), bytes).expect("writes");
             let folder = Folder::new(&folder, Root::Mesh);
             let read = read_local(&folder, name, (false, None), &Silent);
-            let (mesh, offset) = read.unwrap_or_else(|error| panic!("{name}: {error}"));
+            let (mesh, _, offset) = read.unwrap_or_else(|error| panic!("{name}: {error}"));
             for (&vertex, wanted) in mesh.triangles[0].iter().zip(CORNERS) {
                 for k in 0..3 {
                     let found = offset[k] + f64::from(mesh.positions[vertex as usize][k]);

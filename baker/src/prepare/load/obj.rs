@@ -1,4 +1,4 @@
-//! Reads the triangles of a Wavefront OBJ: `v`, `vt` and `f`; skips everything else.
+//! Reads the triangles of a Wavefront OBJ: `v`, `vt` and `f`, and the names of `o` and `usemtl`; skips everything else.
 //!
 //! Polygons become fans. Negative indices count back from the last line read. A backslash joins lines. v points up in
 //! OBJ and down here.
@@ -6,6 +6,7 @@
 //! Why not `tobj`: it refuses a whole file for one byte of a name that is not UTF-8, does not join lines, splits the
 //! file into models that would have to be merged again, and names the line in none of its errors.
 
+use proto::labels::{Label, Labels};
 use proto::limits::MAX_TRIANGLES;
 
 use super::corners::unify;
@@ -49,7 +50,12 @@ pub enum ObjError {
 /// A corner: vertex, and texture coordinate if any.
 type Corner = (u32, Option<u32>);
 
-pub(super) fn read(bytes: &[u8], want_uvs: bool, offset: &Offset) -> Result<RawMesh, ObjError> {
+/// Reads a file, and what it calls itself.
+pub(super) fn read(
+    bytes: &[u8],
+    want_uvs: bool,
+    offset: &Offset,
+) -> Result<(RawMesh, Labels), ObjError> {
     let bytes = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
     let mut shape = Shape {
         want_uvs,
@@ -71,7 +77,12 @@ pub(super) fn read(bytes: &[u8], want_uvs: bool, offset: &Offset) -> Result<RawM
         }
     }
     shape.read_line(0, &joined)?;
-    Ok(shape.finish())
+    let labels = Labels {
+        node: shape.object.of_all(),
+        material: shape.material.of_all(),
+        ..Labels::default()
+    };
+    Ok((shape.finish(), labels))
 }
 
 #[derive(Default)]
@@ -82,6 +93,36 @@ struct Shape {
     uvs: Vec<[f32; 2]>,
     triangles: Vec<[Corner; 3]>,
     polygon: Vec<Corner>,
+    object: Naming,
+    material: Naming,
+}
+
+/// The name that faces are under, and whether all of them are under the same.
+#[derive(Default)]
+struct Naming {
+    current: Vec<u8>,
+    /// Of the faces so far; none where they have several.
+    shared: Option<Option<Vec<u8>>>,
+}
+
+impl Naming {
+    fn begin(&mut self, line: &[u8], key: &[u8]) {
+        let name = line.trim_ascii_start().get(key.len()..);
+        self.current = name.unwrap_or_default().trim_ascii().to_vec();
+    }
+
+    fn face(&mut self) {
+        match &mut self.shared {
+            None => self.shared = Some(Some(self.current.clone())),
+            Some(Some(name)) if *name == self.current => {}
+            Some(several) => *several = None,
+        }
+    }
+
+    fn of_all(&self) -> Label {
+        let name = self.shared.as_ref().and_then(Option::as_deref);
+        Label::name(&String::from_utf8_lossy(name.unwrap_or_default()))
+    }
 }
 
 impl Shape {
@@ -106,7 +147,11 @@ impl Shape {
                 };
                 self.uvs.push([u, 1.0 - v]);
             }
+            Some(b"o") => self.object.begin(bytes, b"o"),
+            Some(b"usemtl") => self.material.begin(bytes, b"usemtl"),
             Some(b"f") => {
+                self.object.face();
+                self.material.face();
                 self.polygon.clear();
                 for word in words.take_while(|word| !word.starts_with(b"#")) {
                     let corner = self.corner(line, word)?;
@@ -214,6 +259,36 @@ fn numbers<'a, T: Copy + Default + From<f32> + std::str::FromStr, const N: usize
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn read(bytes: &[u8], want_uvs: bool, offset: &Offset) -> Result<RawMesh, ObjError> {
+        super::read(bytes, want_uvs, offset).map(|(mesh, _)| mesh)
+    }
+
+    #[test]
+    fn names_stay_where_all_faces_share_them() {
+        let points = "v 0 0 0\nv 1 0 0\nv 1 1 0\n";
+        for (text, node, material) in [
+            ("f 1 2 3\n", "", ""),
+            (
+                "o Big Chair\nusemtl Oak\nf 1 2 3\nf 3 2 1\n",
+                "Big Chair",
+                "Oak",
+            ),
+            // Only names with faces count.
+            ("o A\no B\nusemtl \u{7}Oak \nf 1 2 3\no C\n", "B", "Oak"),
+            (
+                "o A\nusemtl Oak\nf 1 2 3\no B\nusemtl Ash\nf 1 2 3\nusemtl Oak\nf 1 2 3\n",
+                "",
+                "",
+            ),
+            ("usemtl Oak\nf 1 2 3\no B\nf 1 2 3\n", "", "Oak"),
+        ] {
+            let (_, labels) =
+                super::read(format!("{points}{text}").as_bytes(), false, &[0.0; 3]).unwrap();
+            let found = (labels.node.text(), labels.material.text());
+            assert_eq!(found, (node, material), "{text}");
+        }
+    }
 
     #[test]
     fn polygons_negative_indices_and_seams_are_read() {

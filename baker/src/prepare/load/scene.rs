@@ -221,6 +221,14 @@ fn check_node(by: impl Fn() -> String, index: usize, count: usize) -> Result<usi
     }
 }
 
+/// The one root of the default scene, if there is one.
+pub(super) fn only_root(root: &json::Root) -> Option<usize> {
+    match roots(root).ok()?.as_slice() {
+        &[only] => Some(only),
+        _ => None,
+    }
+}
+
 fn roots(root: &json::Root) -> Result<Vec<usize>, SceneError> {
     let nodes = root.nodes.len();
     let scene = root.scene.map_or(0, |scene| scene.value());

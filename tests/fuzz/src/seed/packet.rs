@@ -4,6 +4,7 @@ use proto::job::{
     BakeJob, Blend, CompareJob, Detail, Device, EncodeJob, Frame, Memory, PrepareJob, Product,
     Quality, Refine, Repair, Simplify, TextureFormat, Up, WarmJob,
 };
+use proto::labels::{Label, Labels};
 use proto::message::{
     AdapterInfo, BakeSummary, CameraFate, Code, DetailFigures, Done, EncodeSummary, ExposureFate,
     Failure, FromChild, LayerFit, MeshCounts, MeshStep, NotAFile, Phase, PhaseTime, PrepareSummary,
@@ -211,6 +212,11 @@ pub(crate) fn summaries() -> [Done; 3] {
     [
         Done::Prepare(PrepareSummary {
             offset: [451_200.0, 96.5, -5_412_300.0],
+            labels: Labels {
+                node: Label::name("Chair"),
+                copyright: Label::credit("© 2026 somebody"),
+                ..Labels::default()
+            },
             triangles_read: 5856,
             triangles_degenerate: 1,
             triangles: 5855,

@@ -72,6 +72,7 @@ pub(crate) fn load(bytes: &[u8], name: &str) -> Result<(RawMesh, Offset), Failur
             (true, None),
             &Silent,
         )
+        .map(|(mesh, _, offset)| (mesh, offset))
         .map_err(|error| error.failure(name))
     })
 }

@@ -9,6 +9,7 @@ use kiln_tests::fault::{HOARDER, PIPELINES, Step};
 use kiln_tests::made;
 use proto::blob::BlobFile;
 use proto::job::{CompareJob, Device};
+use proto::labels::Labels;
 use proto::message::{
     AdapterInfo, BakeSummary, CompareSummary, Done, EncodeSummary, FromChild, Phase, PhaseTime,
     PrepareSummary, ProvenanceShares, Role, Root, Start, Table, ToChild, UnwrapMethod, ViewScore,
@@ -402,6 +403,7 @@ pub(crate) fn summary(role: Role, views: u32, holdout: u32) -> Done {
     match role {
         Role::Prepare => Done::Prepare(PrepareSummary {
             offset: [0.0; 3],
+            labels: Labels::default(),
             triangles_read: 1,
             triangles_degenerate: 0,
             triangles: 1,

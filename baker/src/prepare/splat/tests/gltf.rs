@@ -321,7 +321,7 @@ fn all_places_and_primitives_of_the_scene_are_joined() {
         let files = Memory::default();
         let folder = Folder::new(&files, Root::Mesh);
         let mesh = load::read_bytes(&file.glb(), "a.glb", &folder, Wanted::default(), &Silent);
-        assert_eq!(mesh.is_ok_and(|mesh| mesh.triangles.len() == 2), solid);
+        assert_eq!(mesh.is_ok_and(|(mesh, _)| mesh.triangles.len() == 2), solid);
         let views = SplatViews::read(&file.glb(), "a.glb", &folder, &SplatOptions::default());
         let surface = views.expect("splats").surface("a.glb", &Silent);
         let line = surface.err().map(|failure| failure.message);
