@@ -5,6 +5,7 @@
 //! three small pictures.
 
 mod files;
+mod gallery;
 pub mod glb;
 pub mod ktx2;
 pub mod maps;
@@ -20,6 +21,7 @@ mod refined;
 pub mod relief;
 mod skin;
 pub mod tangents;
+mod unseen;
 
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -39,9 +41,10 @@ use crate::worker::pace;
 use crate::worker::progress::{PhaseClock, Progress, each, unit};
 use crate::worker::session::{Session, take_fds, unchanged};
 use files::{Written, write_files};
+use gallery::Gallery;
 use material::Layers;
 use pages::Sheets;
-use preview::Row;
+use preview::{Findings, RowSet, Shown};
 use refined::AsFitted;
 pub use skin::Skin;
 
@@ -97,10 +100,14 @@ pub fn run(
         material,
     } = write_files(session, &job.form, mesh, skin, layers, &mut clock)?;
     let atlas = figures(session, (&mesh, &sheets), &skin, &mut clock);
+    let unseen_side = match &skin {
+        Skin::Texture(texture) => unseen::side(&mesh, texture),
+        Skin::Vertices(_) => None,
+    };
     let Compared {
         holdout,
-        shown,
-        rows,
+        sheet,
+        page,
     } = receive_views(
         session,
         job,
@@ -112,25 +119,41 @@ pub fn run(
         put_maps(session, &skin, &mut clock)?;
     }
     if job.preview {
-        let sheet = clock.time(Phase::Preview, || {
+        let drawn = clock.time(Phase::Preview, || {
             session.progress(Phase::Preview, 0, 1);
             if let Skin::Texture(texture) = &skin {
                 session.expect("the sheet", each(texture.texels.len(), pace::TEXEL));
             }
-            preview::draw(&mesh, &skin, &material, &rows, &holdout)
+            let findings = Findings {
+                holdout: &holdout,
+                unseen_side,
+            };
+            preview::draw(&mesh, &skin, &material, &sheet, findings)
         });
-        let sheet = sheet.map_err(|error| internal(&error))?;
+        let drawn = drawn.map_err(|error| internal(&error))?;
         let whole = |file: &[u8]| png::decode(file).map_err(|error| internal(&error));
-        session.put_file(Table::Preview, sheet, whole)?;
+        session.put_file(Table::Preview, drawn, whole)?;
         session.progress(Phase::Preview, 1, 1);
     }
+    if job.html {
+        let gallery = Gallery {
+            rows: &page,
+            names: &job.view_names,
+            skin: &skin,
+            material: &material,
+            unseen_side,
+        };
+        put_gallery(session, &gallery, &mut clock)?;
+    }
+    let shown = if job.html { &page } else { &sheet };
     Ok(EncodeSummary {
         glb_bytes,
         png_bytes,
         atlas,
+        unseen_side,
         holdout_psnr_db: measure::mean_psnr(&holdout),
+        shown: shown.iter().filter_map(Shown::of_the_fit).collect(),
         holdout,
-        shown,
         times: clock.into_times(),
         peak_rss_kib: peak_rss_kib(),
     })
@@ -202,12 +225,35 @@ fn put_maps(session: &Session, skin: &Skin, clock: &mut PhaseClock) -> Result<()
     Ok(())
 }
 
+/// Puts the views' and the texture's part of the report's page.
+fn put_gallery(
+    session: &Session,
+    gallery: &Gallery<'_>,
+    clock: &mut PhaseClock,
+) -> Result<(), Failure> {
+    session.progress(Phase::Preview, 0, 1);
+    let texels = match gallery.skin {
+        Skin::Texture(texture) => texture.texels.len(),
+        Skin::Vertices(_) => 0,
+    };
+    let pictures = 3 * gallery.rows.len() * gallery::CELL.pow(2);
+    let predicted = each(texels, pace::TEXEL) + each(pictures, pace::PNG_TEXEL);
+    session.expect("the page's pictures", predicted);
+    let made = clock.time(Phase::Preview, || gallery.write());
+    let made = made.map_err(|error| internal(&error))?;
+    let unchanged = unchanged(&made);
+    session.put_file(Table::Gallery, made, unchanged)?;
+    session.progress(Phase::Preview, 1, 1);
+    Ok(())
+}
+
 struct Compared {
     /// Scores of the held-out views, by index.
     holdout: Vec<ViewScore>,
-    /// Scores of the fit's views on the sheet.
-    shown: Vec<ViewScore>,
-    rows: Vec<Row>,
+    /// Rows of the sheet, in order.
+    sheet: Vec<Shown>,
+    /// Rows of the report's page, in order.
+    page: Vec<Shown>,
 }
 
 /// Scores the held-out views and prepares the rows of the sheet. The fit's views have their refined cameras and
@@ -220,12 +266,13 @@ fn receive_views(
     clock: &mut PhaseClock,
 ) -> Result<Compared, Failure> {
     let mut holdout = Vec::new();
-    let mut rows = Vec::new();
+    // The sheet shows the same views whether there is a page, for which more are sent.
+    let mut sheet = job.preview.then(|| preview::rows(gallery::ROWS[0]));
+    let mut page = job.html.then(gallery::rows);
     let mut pixels = 0;
     let band = each(mesh.triangles.len(), pace::BAND_TRIANGLE) + BAND;
     while let Some(mut view) = session.receive_view().map_err(|error| internal(&error))? {
-        let draw = job.preview && preview::wants(&rows, &view);
-        if !view.holdout && !draw {
+        if !view.holdout && !job.preview && !job.html {
             continue;
         }
         session.progress(Phase::Measure, pixels, 0);
@@ -234,9 +281,15 @@ fn receive_views(
         }
         session.expect("a band of a view", band);
         let taken = as_fitted.apply(&mut view)?;
-        let mut row = draw.then(|| Row::new(&view, taken));
+        let begin = |rows: &Option<RowSet>| rows.as_ref().and_then(|rows| rows.begin(&view, taken));
+        let mut rows = [begin(&sheet), begin(&page)];
         let score = clock.time(Phase::Measure, || {
-            let mut add = row.as_mut().map(|row| |pixel| row.add(pixel));
+            let drawn = rows.iter().any(Option::is_some);
+            let mut add = drawn.then_some(|pixel| {
+                for row in rows.iter_mut().flatten() {
+                    row.add(pixel);
+                }
+            });
             measure::compare(
                 mesh,
                 paint,
@@ -253,14 +306,17 @@ fn receive_views(
         if view.holdout {
             holdout.push(score);
         }
-        if let Some(row) = row {
-            preview::keep(&mut rows, row.finish(score));
+        for (row, kept) in rows.into_iter().zip([&mut sheet, &mut page]) {
+            if let (Some(row), Some(kept)) = (row, kept) {
+                kept.keep(row.finish(score));
+            }
         }
     }
     holdout.sort_by_key(|score| score.view);
+    let spread = |rows: Option<RowSet>, most| rows.map_or_else(Vec::new, |rows| rows.spread(most));
     Ok(Compared {
         holdout,
-        shown: rows.iter().filter_map(Row::of_the_fit).collect(),
-        rows,
+        sheet: spread(sheet, preview::ROWS[0]),
+        page: spread(page, gallery::ROWS[0]),
     })
 }

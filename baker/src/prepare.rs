@@ -187,6 +187,7 @@ pub fn run(session: &Session, job: &PrepareJob) -> Result<PrepareSummary, Failur
         atlas_utilisation: utilisation,
         texture,
         splats: delivered.splats,
+        view_names: delivered.names,
         views: delivered.views,
         holdout_views: delivered.holdout_views,
         times: clock.into_times(),

@@ -169,6 +169,8 @@ fn encoded(tables: &Tables, product: Product, baked: &Blob) -> (EncodeSummary, T
         product,
         blend: Blend::Linear,
         preview: true,
+        html: false,
+        view_names: Vec::new(),
         maps: true,
         has_refined: false,
         form: proto::job::Form::default(),

@@ -188,6 +188,8 @@ fn walk(folder: &Path, texture_size: u32) {
         product: Product::Texture,
         blend: Blend::Linear,
         preview: true,
+        html: false,
+        view_names: Vec::new(),
         maps: true,
         has_refined: false,
         form: Form::default(),

@@ -4,7 +4,7 @@ use std::ops::Neg;
 
 use serde::{Deserialize, Serialize};
 
-use crate::labels::Labels;
+use crate::labels::{Label, Labels};
 use crate::list::list;
 use crate::pages::Pages;
 use crate::splats::SplatOptions;
@@ -476,6 +476,11 @@ pub struct EncodeJob {
     pub blend: Blend,
     /// Draw the contact sheet.
     pub preview: bool,
+    /// Write the views' part of the report's page: [`crate::message::Table::Gallery`].
+    pub html: bool,
+    /// [`crate::message::PrepareSummary::view_names`], for that page.
+    #[serde(deserialize_with = "list")]
+    pub view_names: Vec<Label>,
     /// Write the texture's maps; vertex colours have none.
     pub maps: bool,
     /// A third fd holds the cameras and exposures after the fit; otherwise they are as given.

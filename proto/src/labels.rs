@@ -2,10 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::limits::MAX_PACKET_BYTES;
+
 /// Bytes of a name.
 const NAME_BYTES: usize = 128;
 /// Bytes of a credit, and of any label.
 const CREDIT_BYTES: usize = 1024;
+/// Bytes of a list of names, half a packet.
+const LIST_BYTES: usize = MAX_PACKET_BYTES / 2;
 /// Where the input has no name, or several.
 const UNNAMED: &str = "baked";
 
@@ -70,6 +74,19 @@ impl Label {
     pub fn given(&self) -> Option<&str> {
         Some(self.text()).filter(|text| !text.is_empty())
     }
+}
+
+/// Labels whose packets stay small: names of 128 bytes at most, else the file names in them alone, else none.
+#[must_use]
+pub fn short_list(names: &[String]) -> Vec<Label> {
+    let within = |of: fn(&str) -> &str| {
+        let labels: Vec<Label> = names.iter().map(|name| Label::name(of(name))).collect();
+        let bytes: usize = labels.iter().map(|label| label.0.len() + 3).sum();
+        (bytes <= LIST_BYTES).then_some(labels)
+    };
+    within(|name| name)
+        .or_else(|| within(|name| name.rsplit('/').next().unwrap_or_default()))
+        .unwrap_or_default()
 }
 
 /// Control characters end lines, and direction overrides and zero-width characters make a line read as something else.
@@ -159,6 +176,26 @@ mod tests {
         for text in [&long, "a\nb", "\u{200b}"] {
             assert_eq!(Label::try_from(text.to_owned()), Err(LabelError), "{text}");
         }
+    }
+
+    #[test]
+    fn a_list_is_shortened_until_it_fits_a_packet() {
+        let names = |count: usize, folder: &str| -> Vec<String> {
+            (0..count)
+                .map(|number| format!("{folder}{number}.png"))
+                .collect()
+        };
+        let first = |names: &[String]| {
+            short_list(names)
+                .first()
+                .map(|label| label.text().to_owned())
+        };
+        assert_eq!(first(&names(9, "images/")).as_deref(), Some("images/0.png"));
+        assert_eq!(
+            first(&names(2000, &"long/".repeat(20))).as_deref(),
+            Some("0.png")
+        );
+        assert_eq!(first(&names(2000, &"l".repeat(100))), None);
     }
 
     #[test]

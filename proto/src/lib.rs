@@ -34,6 +34,7 @@ mod list;
 
 pub mod limits;
 
+pub mod html;
 pub mod job;
 pub mod labels;
 pub mod message;

@@ -66,6 +66,9 @@ pub const MAX_BLOB_BYTES: u64 = 2 << 30;
 /// Compiled pipelines that a driver may save: those of all qualities together are a few MiB.
 pub const MAX_PIPELINES_BYTES: u64 = 32 << 20;
 
+/// The part of a report's page that encode writes, with its pictures: an e-mail takes it.
+pub const MAX_GALLERY_BYTES: u64 = 7 << 20;
+
 /// A child that sends no `Hello` within this time counts as dead.
 pub const HELLO_DEADLINE_MS: u64 = 5_000;
 /// Starts of one role's process per job, for whatever reasons.

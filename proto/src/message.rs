@@ -13,8 +13,8 @@ pub use crate::role::{AdapterInfo, Phase, Role};
 pub use crate::summary::{
     AtlasFigures, BakeSummary, CameraFate, CompareModel, CompareScore, CompareSummary,
     DetailFigures, Done, EncodeSummary, ExposureFate, LayerFit, MeshCounts, MeshStep, PhaseTime,
-    PipelineCache, PrepareSummary, ProvenanceShares, Refinement, Rejected, SplatSummary, StageTime,
-    StepFate, StepKind, TextureChoice, UnwrapMethod, ViewFit, ViewScore,
+    PipelineCache, PrepareSummary, ProvenanceShares, Refinement, Rejected, Side, SplatSummary,
+    StageTime, StepFate, StepKind, TextureChoice, UnwrapMethod, ViewFit, ViewScore,
 };
 
 /// Names a table that a child fills or reads.
@@ -55,6 +55,8 @@ pub enum Table {
     Refined,
     /// [`crate::table::SplatScene`], where views come without pixels: before the surface.
     Splats,
+    /// The bytes of the views' and the texture's part of the report's page: HTML.
+    Gallery,
 }
 
 impl Table {
@@ -69,6 +71,7 @@ impl Table {
             | Self::Provenance
             | Self::Picture(_)
             | Self::Material
+            | Self::Gallery
             | Self::Rejected(_) => true,
             Self::Mesh
             | Self::Surface

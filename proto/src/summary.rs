@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::job::Refine;
-use crate::labels::Labels;
+use crate::labels::{Label, Labels};
 use crate::list::list;
 use crate::plan::{BakePlan, RowsHeld};
 use crate::role::{AdapterInfo, Phase};
@@ -155,6 +155,9 @@ pub struct PrepareSummary {
     /// What the views were drawn from, where they are splats.
     #[serde(default)]
     pub splats: Option<SplatSummary>,
+    /// Name of each view, as the views' file has it, by the views' indices; none where there are too many for one packet.
+    #[serde(default, deserialize_with = "list")]
+    pub view_names: Vec<Label>,
     /// Views handed on for the fit.
     pub views: u32,
     /// Views handed on to measure with.
@@ -332,6 +335,67 @@ pub struct ProvenanceShares {
     pub inferred: f32,
 }
 
+impl ProvenanceShares {
+    /// What a person can do about texels that the views show coarsely or not, and why; nothing where nearly all are
+    /// observed. Most of what is not seen faces `unseen_side`.
+    #[must_use]
+    pub fn advice(&self, unseen_side: Option<Side>) -> Vec<String> {
+        let mut advice = Vec::new();
+        let percent = |share: f32| (100.0 * share).round();
+        if self.inferred >= NOTABLE {
+            let (facing, from) = unseen_side.map_or(("", "there"), Side::words);
+            advice.push(format!(
+                "no view shows {} % of the texture{facing}: add views {from}, or --remove-unseen what is inside",
+                percent(self.inferred)
+            ));
+        }
+        if self.weak >= MOSTLY {
+            advice.push(format!(
+                "{} % of the texture is finer than the views: a smaller one, or auto, looks as good",
+                percent(self.weak)
+            ));
+        }
+        advice
+    }
+}
+
+/// Share of unseen texels from which on it is worth more views.
+const NOTABLE: f32 = 0.02;
+/// Share of weak texels from which on a texture is larger than its views are worth.
+const MOSTLY: f32 = 0.5;
+
+/// A side of the result, whose y points up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Side {
+    /// -y.
+    Bottom,
+    /// +y.
+    Top,
+    /// -x.
+    NegativeX,
+    /// +x.
+    PositiveX,
+    /// -z.
+    NegativeZ,
+    /// +z.
+    PositiveZ,
+}
+
+impl Side {
+    /// How a surface on this side faces, and where its views are to be taken from.
+    fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Bottom => (", most of it facing down", "from below"),
+            Self::Top => (", most of it facing up", "from above"),
+            Self::NegativeX => (", most of it facing -x", "from -x"),
+            Self::PositiveX => (", most of it facing +x", "from +x"),
+            Self::NegativeZ => (", most of it facing -z", "from -z"),
+            Self::PositiveZ => (", most of it facing +z", "from +z"),
+        }
+    }
+}
+
 /// How well one channel was explained.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LayerFit {
@@ -470,6 +534,9 @@ pub struct EncodeSummary {
     pub png_bytes: u64,
     /// The unwrap and its seams, in the texture as it is stored; none of vertex colours.
     pub atlas: Option<AtlasFigures>,
+    /// The side that most of the surface faces which no view shows; none where it faces several, or views show all.
+    #[serde(default)]
+    pub unseen_side: Option<Side>,
     /// One entry for each held-out view.
     #[serde(deserialize_with = "list")]
     pub holdout: Vec<ViewScore>,
@@ -533,4 +600,39 @@ pub struct CompareSummary {
     pub times: Vec<PhaseTime>,
     /// Peak resident memory in KiB.
     pub peak_rss_kib: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn advice_is_given_where_it_holds() {
+        let shares = |weak, inferred| ProvenanceShares {
+            observed: 1.0 - weak - inferred,
+            weak,
+            inferred,
+        };
+        for (shares, side, wanted) in [
+            (shares(0.1, 0.01), Some(Side::Bottom), &[][..]),
+            (ProvenanceShares::default(), None, &[]),
+            (
+                shares(0.0, 0.12),
+                None,
+                &[
+                    "no view shows 12 % of the texture: add views there, or --remove-unseen what is inside",
+                ],
+            ),
+            (
+                shares(0.6, 0.02),
+                Some(Side::Bottom),
+                &[
+                    "no view shows 2 % of the texture, most of it facing down: add views from below, or --remove-unseen what is inside",
+                    "60 % of the texture is finer than the views: a smaller one, or auto, looks as good",
+                ],
+            ),
+        ] {
+            assert_eq!(shares.advice(side), wanted);
+        }
+    }
 }

@@ -15,8 +15,8 @@ use proto::message::{
     AdapterInfo, AtlasFigures, BakeSummary, CameraFate, Code, CompareModel, CompareScore,
     CompareSummary, DetailFigures, Done, EncodeSummary, ExposureFate, Failure, FromChild, LayerFit,
     MeshCounts, MeshStep, NotAFile, Phase, PhaseTime, PipelineCache, PrepareSummary,
-    ProvenanceShares, Refinement, Refusal, Rejected, Role, Root, SplatSummary, StageTime, Start,
-    StepFate, StepKind, Table, TextureChoice, ToChild, UnwrapMethod, ViewFit, ViewScore,
+    ProvenanceShares, Refinement, Refusal, Rejected, Role, Root, Side, SplatSummary, StageTime,
+    Start, StepFate, StepKind, Table, TextureChoice, ToChild, UnwrapMethod, ViewFit, ViewScore,
 };
 use proto::pages::Pages;
 use proto::plan::{BakePlan, BufferBytes, BufferGroup, DriverAccount, PhaseSeconds, RowsHeld};
@@ -142,6 +142,8 @@ fn messages_to_a_child() {
                 product: Product::Texture,
                 blend: Blend::Linear,
                 preview: true,
+                html: true,
+                view_names: vec![Label::name("v.png")],
                 maps: false,
                 has_refined: true,
                 form: Form {
@@ -159,7 +161,7 @@ fn messages_to_a_child() {
                 },
                 layers: vec![Layer::Normal, Layer::Opacity],
             })),
-            "0002000001000102015a0101090161020000003f0000000000000000000000000000f83f0000000000000000020104",
+            "0002000001010105762e706e67000102015a0101090161020000003f0000000000000000000000000000f83f0000000000000000016e0000000000000174020104",
         ),
         (
             ToChild::Start(Start::Compare(CompareJob {
@@ -305,6 +307,7 @@ fn messages_from_a_child() {
             reason: "r".to_owned(),
             edge: 512,
         }),
+        view_names: vec![Label::name("v.png")],
         views: 40,
         holdout_views: 2,
         times: times(),
@@ -408,6 +411,7 @@ fn messages_from_a_child() {
             used: 0.5,
             density_spread: 2.0,
         }),
+        unseen_side: Some(Side::Top),
         holdout: vec![ViewScore {
             view: 1,
             pixels: 2,
@@ -506,7 +510,7 @@ fn messages_from_a_child() {
         ),
         (
             FromChild::Done(Done::Prepare(prepare)),
-            "05000000000000000000000000000000f83f00000000000000006401323c0201020307016e000000000000f83f01020304050000000000010000803e00050000003f01fb00020000fa43000096430000003f2801fbe8030302076d69703a302e350172fb00022802010c000000000000f83ffbe803",
+            "05000000000000000000000000000000f83f0000000000000000016e00000000000001746401323c0201020307016e000000000000f83f01020304050000000000010000803e00050000003f01fb00020000fa43000096430000003f2801fbe8030302076d69703a302e350172fb00020105762e706e672802010c000000000000f83ffbe803",
         ),
         (
             FromChild::Done(Done::Bake(bake)),
@@ -514,7 +518,7 @@ fn messages_from_a_child() {
         ),
         (
             FromChild::Done(Done::Encode(encode)),
-            "0502fb2c01c8010000803f0000004000004040000080400000003f280000003f0000004001010200004040000104050000c040010c000000000000f83f07",
+            "0502fb2c01c8010000803f0000004000004040000080400000003f280000003f00000040010101010200004040000104050000c040010c000000000000f83f07",
         ),
         (
             FromChild::Done(Done::Compare(compare)),

@@ -180,6 +180,8 @@ fn descriptors_beyond_the_limit_are_refused() {
         product: proto::job::Product::Texture,
         blend: Blend::Linear,
         preview: false,
+        html: false,
+        view_names: Vec::new(),
         maps: false,
         has_refined: false,
         form: proto::job::Form::default(),

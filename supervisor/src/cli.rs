@@ -339,11 +339,12 @@ fn spec(args: BakeArgs, name: Arc<str>) -> Result<Spec, Box<JobError>> {
     let (form, beside) = form::place(&options, output.unwrap_or(Path::new("out.glb")))?;
     let JobArgs {
         preview,
+        html,
         maps,
         report,
         ..
     } = &args.job;
-    let named = [&args.output, preview, report].into_iter().flatten();
+    let named = [&args.output, preview, html, report].into_iter().flatten();
     let maps_at = maps.iter().flat_map(|folder| MapTargets::within(folder));
     let named = named.cloned().chain(maps_at);
     let outputs: Vec<_> = (named.chain(beside.iter().map(|(_, path)| path.clone()))).collect();
@@ -357,6 +358,7 @@ fn spec(args: BakeArgs, name: Arc<str>) -> Result<Spec, Box<JobError>> {
         form,
         beside: targets(beside)?,
         preview: target(preview.as_deref())?,
+        html: target(html.as_deref())?,
         maps: (maps.as_deref())
             .map(|folder| MapTargets::check(folder, Target::anywhere))
             .transpose()?,

@@ -171,7 +171,7 @@ pub struct JobOptions {
     /// `png` and `webp` are lossless, `jpeg` is small, `webp-lossy` is smaller where the texture is smooth.
     /// `ktx2-etc1s` and `ktx2-uastc` (Basis Universal, a GLB only) stay compressed on the device, with mips in the
     /// file: ETC1S is smallest, UASTC close to lossless; what is no colour is UASTC in both. Not every viewer reads
-    /// WebP (`EXT_texture_webp`) or KTX2 (`KHR_texture_basisu`).
+    /// WebP (`EXT_texture_webp`); Blender 5.0, assimp and trimesh do not read KTX2 (`KHR_texture_basisu`).
     #[arg(
         value_name = "FORM",
         long,
@@ -189,7 +189,8 @@ pub struct JobOptions {
     pub texture_quality: Option<u32>,
     /// How a GLB stores its mesh.
     ///
-    /// `meshopt` quantises and compresses it (`KHR_mesh_quantization`, `EXT_meshopt_compression`).
+    /// `meshopt` quantises and compresses it (`KHR_mesh_quantization`, `EXT_meshopt_compression`), which Blender 5.0,
+    /// assimp and trimesh do not read.
     #[arg(
         value_name = "HOW",
         hide_short_help = true,
@@ -201,8 +202,16 @@ pub struct JobOptions {
     pub compress: Compress,
     /// Colour the vertices, and make no texture.
     ///
-    /// Each vertex gets a colour (`COLOR_0` of a GLB). The processor does it, whatever --device says.
-    #[arg(long, conflicts_with = "provenance_attribute", help_heading = "Result")]
+    /// For tools that take no texture: each vertex gets a colour, and vertices that an unwrap splits are joined. It is
+    /// `COLOR_0` of a GLB; red, green and blue of a PLY (MeshLab, point tools); behind the positions of an OBJ. The
+    /// processor does it, whatever --device says.
+    #[arg(
+        long,
+        visible_alias = "vertex-colors",
+        conflicts_with = "provenance_attribute",
+        help_heading = "Result"
+    )]
+    #[serde(alias = "vertex_colors")]
     pub vertex_colours: bool,
     /// Tell for each vertex how well it was seen.
     ///
@@ -391,6 +400,10 @@ pub struct JobOptions {
     /// Make `preview.png`, too: a contact sheet to judge the result by.
     #[arg(skip)]
     pub preview: bool,
+    /// Make `report.html`, too: one page, for any browser and without a network, with views beside their renders, errors,
+    /// atlas, warnings and times.
+    #[arg(skip)]
+    pub html: bool,
     /// Make `coverage.png`, `residual.png` and `provenance.png`, too: indexed pictures in the texture's layout that say how
     /// many pixels see each texel, how far the views are from the result there, and whether the texel is observed (green), weak
     /// (yellow: less than one pixel in all views) or inferred (pink). The indices are codes, and each picture explains its own

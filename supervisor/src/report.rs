@@ -3,6 +3,7 @@
 //! The fields below are the schema. A field may be added without a new number; none is renamed or removed. Times are
 //! wall time in milliseconds, memory is in KiB, PSNR in dB over sRGB values. A number that does not exist is `null`.
 
+mod html;
 mod plan;
 mod summary;
 
@@ -209,7 +210,7 @@ pub struct Warning {
 /// A file that was made.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FileEntry {
-    /// `glb`, `preview`, `coverage`, `residual`, `provenance`, or `rejected` for a folder.
+    /// `glb`, `preview`, `html`, `coverage`, `residual`, `provenance`, or `rejected` for a folder.
     pub kind: Cow<'static, str>,
     /// Path as given.
     #[serde(serialize_with = "path")]

@@ -529,7 +529,7 @@ fn the_real_worker_proves_itself_and_bakes() {
     let spec = json!({
         "mesh": {"path": mesh},
         "views": {"path": views},
-        "texture_size": 256, "quality": "draft", "device": "cpu", "preview": true,
+        "texture_size": 256, "quality": "draft", "device": "cpu", "preview": true, "html": true,
         "texture_format": "jpeg", "texture_quality": 60, "compress": "meshopt",
     });
     let known = sidecar.submit("real", &spec).id();
@@ -546,7 +546,22 @@ fn the_real_worker_proves_itself_and_bakes() {
         .iter()
         .map(|artifact| &artifact["name"])
         .collect();
-    assert_eq!(names, ["model.glb", "preview.png", "report.json"]);
+    let wanted = ["model.glb", "preview.png", "report.html", "report.json"];
+    assert_eq!(names, wanted);
+    // The page is for the disk: nothing of it runs where the sidecar's own page does.
+    let page = sidecar.get(&format!("/v1/jobs/{known}/artifacts/report.html"));
+    for (header, wanted) in [
+        ("content-type", "text/html; charset=utf-8"),
+        (
+            "content-disposition",
+            "attachment; filename=\"report.html\"",
+        ),
+        ("content-security-policy", "sandbox"),
+        ("x-content-type-options", "nosniff"),
+    ] {
+        assert_eq!(page.headers[header], wanted);
+    }
+    assert!(page.body.starts_with(b"<!doctype html>"));
     let ready = loop {
         let answer = sidecar.get("/readyz");
         if answer.status == 200 || !answer.json()["self_test"]["passed"].is_null() {

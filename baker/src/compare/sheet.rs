@@ -113,7 +113,7 @@ pub(super) fn draw(rows: &[Row], models: &[CompareModel]) -> Result<Vec<u8>, Png
     canvas.text([column(0), y], "view", FAINT);
     for (k, name) in NAMES.into_iter().take(models.len()).enumerate() {
         canvas.text([column(1 + k), y], name, FAINT);
-        let heading = format!("error of {name} x8");
+        let heading = format!("error of {name} ×8");
         canvas.text([column(1 + models.len() + k), y], &heading, FAINT);
     }
     y += LINE;
@@ -134,7 +134,7 @@ pub(super) fn draw(rows: &[Row], models: &[CompareModel]) -> Result<Vec<u8>, Png
             y += LINE;
         }
     }
-    canvas.fill([column(0), y + 4], [14, 14], tile::UNCOMPARED);
+    canvas.fill([column(0), y + 7], [14, 14], tile::UNCOMPARED);
     canvas.text([column(0) + 24, y + 4], "in error: not compared", FAINT);
     draw_scale(&mut canvas, [column(1), y + 4]);
     y += LINE;
@@ -160,7 +160,7 @@ fn figures(name: &str, model: &CompareModel) -> Vec<String> {
     if let Some(atlas) = &model.atlas {
         let [a, b, c, d] = atlas.seam_residual;
         lines.push(format!(
-            "   seams {a:.2} {b:.2} {c:.2} {d:.2} /255 at mip 0-3   length {:.1}   charts {}   used {:.1} %   density x{:.2}",
+            "   seams {a:.2} {b:.2} {c:.2} {d:.2} /255 at mip 0-3   length {:.1}   charts {}   used {:.1} %   density ×{:.2}",
             atlas.seam_length,
             atlas.charts,
             atlas.used * 100.0,

@@ -13,7 +13,7 @@ use super::material::{self, Layers, Material};
 use super::pages::{self, Sheets};
 use super::read_back::{self, ReadBack, Tolerance};
 use super::skin::Skin;
-use super::{obj, picture, ply, tangents};
+use super::{obj, part, picture, ply, tangents};
 use crate::image::png::Kind;
 use crate::worker::failure::internal;
 use crate::worker::pace;
@@ -45,6 +45,11 @@ pub(super) fn write_files(
         form,
         clock,
     };
+    if let Skin::Vertices(colours) = &mut skin {
+        // Without coordinates nothing is left of seams, and a closed surface stays closed.
+        let (joined, from) = part::joined(&mesh);
+        (mesh, *colours) = (joined, moved(colours, &from));
+    }
     let mut tangents = None;
     if layers.have_normals() {
         (mesh, tangents) = writer.tangents(&mesh);

@@ -5,7 +5,7 @@
 //! ```text
 //!   header 12 │ chunk JSON, padded by spaces │ chunk BIN, padded by zeros
 //!                                              positions f32×3 | normals f32×3 | uvs f32×2 | indices u16 or u32 | PNG
-//!                                                                              | or colours u8×4
+//!                                                                              | or colours u16×4
 //! ```
 //!
 //! What common exporters of baked meshes get wrong:
@@ -48,24 +48,22 @@ const LINEAR: u32 = 9729;
 const LINEAR_MIPMAP_LINEAR: u32 = 9987;
 const CLAMP_TO_EDGE: u32 = 33071;
 
-/// The table's sRGB colours as `COLOR_0`. A byte of linear light is coarse in the dark, by up to 6 sRGB steps below 20,
-/// so scores and previews use these bytes and not the table's.
+/// The table's sRGB colours as `COLOR_0`. 16 bits, since a byte of linear light is coarse in the dark, by up to 6 sRGB
+/// steps below 20.
 #[must_use]
-pub fn light(colours: &Colours) -> Vec<[u8; 4]> {
+pub fn light(colours: &Colours) -> Vec<[u16; 4]> {
     let linear = srgb::linear_table();
-    let byte = |value: u8| (linear[usize::from(value)] * 255.0).round() as u8;
-    colours
-        .colours
-        .iter()
-        .map(|&[r, g, b, alpha]| [byte(r), byte(g), byte(b), alpha])
-        .collect()
+    let step = |value: u8| (linear[usize::from(value)] * f32::from(u16::MAX)).round() as u16;
+    let of = |&[r, g, b, alpha]: &[u8; 4]| [step(r), step(g), step(b), u16::from(alpha) * 257];
+    colours.colours.iter().map(of).collect()
 }
 
 /// Converts a colour of [`light`] back to sRGB.
 #[must_use]
-pub fn display([r, g, b, alpha]: [u8; 4]) -> [u8; 4] {
-    let byte = |value: u8| (srgb::encode(f32::from(value) / 255.0) * 255.0).round() as u8;
-    [byte(r), byte(g), byte(b), alpha]
+pub fn display([r, g, b, alpha]: [u16; 4]) -> [u8; 4] {
+    let linear = |step: u16| f32::from(step) / f32::from(u16::MAX);
+    let byte = |step: u16| (srgb::encode(linear(step)) * 255.0).round() as u8;
+    [byte(r), byte(g), byte(b), (alpha / 257) as u8]
 }
 
 /// Writes the GLB.
@@ -376,7 +374,7 @@ fn plain(leaf: &Leaf<'_>, binary: &mut Binary) -> Parts {
         Dress::Vertices(colours) => {
             let view = binary.view(bytemuck::cast_slice(colours), Some(ARRAY_BUFFER));
             let mut colours = accessor(view, "VEC4");
-            colours["componentType"] = json!(UNSIGNED_BYTE);
+            colours["componentType"] = json!(UNSIGNED_SHORT);
             colours["normalized"] = json!(true);
             ("COLOR_0", colours)
         }
@@ -657,13 +655,17 @@ mod tests {
             .expect("colours")
             .into_rgba_f32()
             .collect();
-        for (read, [red, ..]) in read.iter().zip(&table.colours) {
-            // sRGB 128 is 0.2159 and 20 is 0.0070 in linear light, in 8 bits.
-            let bytes = read.map(|value| (value * 255.0).round() as u8);
-            assert_eq!(bytes[1..], [55, 2, 255]);
-            let light = ((f32::from(*red) / 255.0 + 0.055) / 1.055).powf(2.4);
-            assert!(*red < 17 || (read[0] - light).abs() <= 0.5001 / 255.0);
+        for (read, colour) in read.iter().zip(&table.colours) {
+            let light = |byte: u8| srgb::decode(f32::from(byte) / 255.0);
+            let wanted = [light(colour[0]), light(128), light(20), 1.0];
+            let near = |(read, wanted): (&f32, f32)| (read - wanted).abs() <= 0.51 / 65_535.0;
+            assert!(read.iter().zip(wanted).all(near), "{read:?} for {wanted:?}");
         }
+        let all: Vec<[u8; 4]> = (0..=255).map(|byte| [byte, 255 - byte, 0, byte]).collect();
+        let there = light(&Colours {
+            colours: all.clone(),
+        });
+        assert_eq!(there.into_iter().map(display).collect::<Vec<_>>(), all);
         assert_eq!(read.len(), 16);
         assert!(reader.read_tex_coords(0).is_none());
         assert_eq!((document.textures().len(), document.images().len()), (0, 0));

@@ -164,10 +164,10 @@ mod tests {
         let material = self::material(&one, &named);
         assert!(material.starts_with(b"newmtl Oak_\n"));
 
-        let colours = [[255, 55, 0, 255]; 3];
+        let colours = [[u16::MAX, 14_146, 0, u16::MAX]; 3];
         let text =
             String::from_utf8(write(&mesh, &one, Dress::Vertices(&colours), &form)).expect("text");
-        // 55 in linear light is 128 in sRGB.
+        // 0.2159 in linear light is 128 in sRGB.
         let wanted = format!("v 0.1 0 0 1 {} 0", 128.0_f32 / 255.0);
         assert!(text.contains(&wanted) && !text.contains("vt "), "{text}");
     }

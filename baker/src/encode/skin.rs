@@ -15,7 +15,7 @@ pub enum Skin {
     /// See [`Product::Texture`].
     Texture(Texture),
     /// See [`Product::VertexColours`]. In linear light, as the GLB has them, see [`super::glb::light`].
-    Vertices(Vec<[u8; 4]>),
+    Vertices(Vec<[u16; 4]>),
 }
 
 impl From<Texture> for Skin {

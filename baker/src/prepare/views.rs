@@ -30,6 +30,7 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
 use proto::job::{PrepareJob, Up};
+use proto::labels::{self, Label};
 use proto::limits::MAX_TOTAL_VIEW_BYTES;
 use proto::message::{Code, Failure, Phase, SplatSummary, Table};
 use proto::splats::SplatOptions;
@@ -60,6 +61,8 @@ pub(crate) struct ViewsSummary {
     pub(crate) holdout_views: u32,
     /// What they were drawn from.
     pub(crate) splats: Option<SplatSummary>,
+    /// Their names, by their indices.
+    pub(crate) names: Vec<Label>,
 }
 
 /// Edge of the texture, in texels, for which splats are drawn in a comparison.
@@ -182,6 +185,7 @@ impl<'a> Views<'a> {
             views: set.len() as u32 - holdout_views,
             holdout_views,
             splats: set.splats(self.job),
+            names: labels::short_list(&(0..set.len()).map(|k| set.name(k)).collect::<Vec<_>>()),
         })
     }
 

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use super::compare::CompareArgs;
-use super::paths::{MODELS, PNG, file, named};
+use super::paths::{HTML, MODELS, PNG, file, named};
 use super::remote::args::{CancelArgs, FetchArgs, ListArgs, StatusArgs, SubmitArgs, WaitArgs};
 use crate::error::JobError;
 use crate::options::{JobOptions, TEXTURE_SIZE, bytes, flag, seconds};
@@ -143,7 +143,7 @@ pub(super) struct BakeArgs {
     /// where not all fit the memory, host memory, seconds (rough). The mesh is prepared and the views are read for
     /// it; a job that does not fit ends with the bake's own error. -o is not needed; --preview shows where the mesh
     /// stands in the views.
-    #[arg(long, conflicts_with_all = ["jobs", "vertex_colours"], help_heading = "Run")]
+    #[arg(long, conflicts_with_all = ["jobs", "vertex_colours", "html"], help_heading = "Run")]
     pub(super) dry_run: bool,
     /// Pictures of what the fit did not believe.
     ///
@@ -164,7 +164,7 @@ pub(super) struct BakeArgs {
     ///
     /// Of objects with the long flags as keys, `mesh` among them.
     #[arg(long, value_name = "FILE", conflicts_with_all = [
-        "mesh", "views", "output", "preview", "maps", "report", "texture_format", "texture_quality", "compress",
+        "mesh", "views", "output", "preview", "html", "maps", "report", "texture_format", "texture_quality", "compress",
         "vertex_colours", "provenance_attribute",
     ])]
     pub(super) jobs: Option<PathBuf>,
@@ -287,6 +287,12 @@ pub(super) struct JobArgs {
     /// frame, units, lens, masks and order of the pictures were understood.
     #[arg(value_parser = file(PNG), long, value_name = "FILE", help_heading = "Result")]
     pub(super) preview: Option<PathBuf>,
+    /// The report as one page: .html.
+    ///
+    /// Any browser shows it, without a network: up to 32 views, held-out ones first, each under a line that is dragged
+    /// between input and result, with its error; the texture, warnings, figures and times. 8 MiB at most.
+    #[arg(value_parser = file(HTML), long, value_name = "FILE", help_heading = "Result")]
+    pub(super) html: Option<PathBuf>,
     /// Pictures of coverage, residual, provenance.
     ///
     /// Puts three pictures in the texture's layout into this folder: coverage.png says how many pixels see each
@@ -483,6 +489,7 @@ impl JobArgs {
             texture_size,
             texture_auto,
             preview: self.preview.is_some(),
+            html: self.html.is_some(),
             maps: self.maps.is_some(),
             ..self.options.clone()
         }

@@ -87,6 +87,8 @@ pub(super) fn file(endings: &'static [&'static str]) -> impl TypedValueParser<Va
 pub(super) const MODELS: &[&str] = &["glb", "ply", "obj"];
 /// The ending of what a sidecar makes.
 pub(super) const GLB: &[&str] = &["glb"];
+/// The ending of a page.
+pub(super) const HTML: &[&str] = &["html"];
 /// The ending of a picture.
 pub(super) const PNG: &[&str] = &["png"];
 

@@ -75,7 +75,7 @@ fn outputs(args: &BakeArgs) -> Vec<PathBuf> {
     let form = output.map(|output| form::place(&job.told(), output));
     let beside = form.and_then(Result::ok).unwrap_or_default().1;
     let maps = job.maps.as_deref().map(MapTargets::within);
-    let named = [&args.output, &job.preview, &job.report];
+    let named = [&args.output, &job.preview, &job.html, &job.report];
     let named = named.into_iter().flatten().cloned();
     named
         .chain(maps.into_iter().flatten())

@@ -68,6 +68,7 @@ struct Submit {
 struct Delivery {
     glb: Option<Target>,
     preview: Option<Target>,
+    html: Option<Target>,
     maps: Option<MapTargets>,
     report: Option<Target>,
 }
@@ -76,7 +77,7 @@ impl Delivery {
     fn targets(&self) -> impl Iterator<Item = &Target> {
         let maps = self.maps.iter();
         let maps = maps.flat_map(|maps| [&maps.coverage, &maps.residual, &maps.provenance]);
-        let one = [&self.glb, &self.preview, &self.report];
+        let one = [&self.glb, &self.preview, &self.html, &self.report];
         one.into_iter().flatten().chain(maps)
     }
 }
@@ -130,27 +131,37 @@ pub(super) fn submit(args: SubmitArgs) -> Checked<Task> {
     options.name = args.name;
     let JobArgs {
         preview,
+        html,
         maps,
         report,
         ..
     } = &args.job;
     let delivery = match &args.output {
         Some(output) => {
-            let outputs = [Some(output), preview.as_ref(), report.as_ref()];
+            let outputs = [
+                Some(output),
+                preview.as_ref(),
+                html.as_ref(),
+                report.as_ref(),
+            ];
             Some(deliver(
                 &super::paths::read(&[&mesh, &views]),
                 outputs,
                 maps.as_deref(),
             )?)
         }
-        None if preview.is_some() || maps.is_some() || report.is_some() => {
-            let message = "--preview, --maps and --report are files that --wait fetches";
-            let hint = "add --wait and -o; or --with-preview, --with-maps, and kiln fetch later";
+        None if [preview, html, maps, report]
+            .into_iter()
+            .any(Option::is_some) =>
+        {
+            let message = "--preview, --html, --maps and --report are files that --wait fetches";
+            let hint = "add --wait and -o; or --with-preview, --with-html, --with-maps, and kiln fetch later";
             return Err(JobError::own(Code::InvalidSpec, message, hint));
         }
         None => None,
     };
     options.preview |= args.with_preview;
+    options.html |= args.with_html;
     options.maps |= args.with_maps;
     if args.by_path {
         // The sidecar follows no links.
@@ -189,13 +200,13 @@ fn random_key() -> String {
     format!("{:016x}{:016x}", half(), half())
 }
 
-/// Checks GLB, preview and report, and the folder of the maps.
+/// Checks GLB, preview, page and report, and the folder of the maps.
 fn deliver(
     inputs: &[PathBuf],
-    paths: [Option<&PathBuf>; 3],
+    paths: [Option<&PathBuf>; 4],
     maps: Option<&Path>,
 ) -> Checked<Delivery> {
-    let [glb, preview, report] = paths;
+    let [glb, preview, html, report] = paths;
     let named = paths.into_iter().flatten().cloned();
     let maps_at = maps.into_iter().flat_map(MapTargets::within);
     super::paths::distinct(inputs, &named.chain(maps_at).collect::<Vec<_>>())?;
@@ -203,6 +214,7 @@ fn deliver(
     Ok(Delivery {
         glb: check(glb)?,
         preview: check(preview)?,
+        html: check(html)?,
         maps: maps
             .map(|folder| MapTargets::check(folder, Target::anywhere))
             .transpose()?,
@@ -218,6 +230,7 @@ pub(super) fn wait(args: WaitArgs) -> Checked<Task> {
     let outputs = [
         args.output.as_ref(),
         args.preview.as_ref(),
+        args.html.as_ref(),
         args.report.as_ref(),
     ];
     let delivery = deliver(&[], outputs, args.maps.as_deref())?;

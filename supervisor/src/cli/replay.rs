@@ -68,6 +68,7 @@ pub(super) fn spec(args: ReplayArgs, name: Arc<str>) -> Result<Spec, Box<JobErro
         preview: (options.preview)
             .then(|| target("preview.png"))
             .transpose()?,
+        html: (options.html).then(|| target("report.html")).transpose()?,
         maps: options.maps.then(maps).transpose()?,
         rejected: rejected.then(|| folder.clone()),
         report: report.then(|| target("report.json")).transpose()?,

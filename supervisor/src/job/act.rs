@@ -36,7 +36,7 @@ impl Job<'_> {
             }
             Action::Discard(role) => self.tables.discard(role),
             Action::ReleaseInputs => {
-                let keep = encode_views(self.tables.views(), self.kind.preview());
+                let keep = encode_views(self.tables.views(), self.kind.shown_views());
                 self.tables.release_bake_inputs(&keep);
             }
             Action::Stage => {

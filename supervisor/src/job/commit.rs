@@ -41,13 +41,15 @@ pub(super) fn stage(
     report: &mut Report,
     started: Instant,
 ) -> Staging {
-    let (mut files, mut drawn, mut written_report) = (Vec::new(), Vec::new(), None);
+    let (mut files, mut drawn) = (Vec::new(), Vec::new());
+    let (mut page, mut written_report) = (None, None);
     match kind {
         Kind::Bake(spec) => {
             baked(spec, &mut files);
             if let Some(folder) = &spec.rejected {
                 drawn = rejections(folder, tables);
             }
+            page = spec.html.clone().zip(tables.file(Table::Gallery));
             written_report = spec.report.clone();
         }
         Kind::Compare(spec) => {
@@ -59,17 +61,30 @@ pub(super) fn stage(
         .filter_map(|(kind, target, table)| Some((kind, target, tables.file(table)?)))
         .collect();
     enter(report, &files, &drawn);
-    let written_report = written_report.map(|target| {
+    if page.is_some() || written_report.is_some() {
         report.close(started.elapsed(), None);
-        (target, report.to_json())
+    }
+    // The page tells of all files but itself.
+    let page = page.map(|(target, (blob, sha256))| {
+        let around = report.page();
+        report.files.push(FileEntry {
+            kind: "html".into(),
+            path: target.path().to_path_buf(),
+            bytes: blob.len() + around.iter().map(|text| text.len() as u64).sum::<u64>(),
+        });
+        (target, (blob, sha256), around)
     });
+    let written_report = written_report.map(|target| (target, report.to_json()));
     workers::run(move || {
         let mut staged = Vec::new();
         for (folder, view, file) in drawn {
-            staged.push(copy(&rejected(&folder, view)?, &file)?);
+            staged.push(copy(&rejected(&folder, view)?, &file, BARE)?);
         }
         for (_, target, file) in files {
-            staged.push(copy(&target, &file)?);
+            staged.push(copy(&target, &file, BARE)?);
+        }
+        if let Some((target, file, [head, tail])) = page {
+            staged.push(copy(&target, &file, [&head, &tail])?);
         }
         if let Some((target, bytes)) = written_report {
             staged.push(target.stage(&mut bytes.as_slice())?);
@@ -142,13 +157,21 @@ fn enter(report: &mut Report, files: &[(&'static str, Target, File)], drawn: &[R
 /// A finished file, and the digest that its maker has read back.
 type File = (Arc<Blob>, Sha256);
 
-/// Copies a file beside its target, and holds the bytes that it copies against what its maker has read.
-fn copy(target: &Target, (blob, sha256): &File) -> Result<Staged, Box<JobError>> {
+/// Nothing before and after a file.
+const BARE: [&str; 2] = [""; 2];
+
+/// Copies a file beside its target, between two texts, and holds the bytes that it copies against what its maker has read.
+fn copy(
+    target: &Target,
+    (blob, sha256): &File,
+    [head, tail]: [&str; 2],
+) -> Result<Staged, Box<JobError>> {
     let mut bytes = Hashed {
         bytes: blob.reader(),
         hash: Hash::new(),
     };
-    let staged = target.stage(&mut bytes)?;
+    let whole = head.as_bytes().chain(bytes.by_ref());
+    let staged = target.stage(&mut whole.chain(tail.as_bytes()))?;
     if *bytes.hash.finalize() == *sha256 {
         return Ok(staged);
     }

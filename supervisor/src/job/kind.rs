@@ -16,7 +16,7 @@ use crate::input::Input;
 use crate::job::life::Life;
 use crate::output::{Given, Target};
 use crate::process::child::Launcher;
-use crate::process::dispatcher::Assignment;
+use crate::process::dispatcher::{Assignment, shown_views};
 use crate::process::table_store::TableStore;
 use crate::report::{Options, Report};
 
@@ -116,6 +116,7 @@ impl<'a> Kind<'a> {
             Self::Bake(spec) => TableStore::new(spec.atlas_size())
                 .with_maps(spec.maps.is_some())
                 .with_detail(spec.options.detail)
+                .with_html(spec.html.is_some())
                 .with_rejected(spec.rejected.is_some())
                 .with_dry_run(spec.dry_run)
                 .with_container(spec.form.container, spec.form.pages),
@@ -186,6 +187,14 @@ impl<'a> Kind<'a> {
         match self {
             Self::Bake(spec) => spec.preview.is_some(),
             Self::Compare(spec) => spec.picture.is_some(),
+        }
+    }
+
+    /// How many views of the fit encode shows.
+    pub(super) fn shown_views(self) -> usize {
+        match self {
+            Self::Bake(spec) => shown_views(spec.preview.is_some(), spec.html.is_some()),
+            Self::Compare(_) => 0,
         }
     }
 
@@ -265,6 +274,10 @@ fn encode_job(spec: &Spec, tables: &TableStore, prepared: Option<&PrepareSummary
         },
         blend: spec.options.blend(&spec.views.name),
         preview: spec.preview.is_some(),
+        html: spec.html.is_some(),
+        view_names: prepared
+            .filter(|_| spec.html.is_some())
+            .map_or_else(Vec::new, |prepared| prepared.view_names.clone()),
         maps: spec.maps.is_some(),
         has_refined: tables.filled(Table::Refined).is_some(),
         form,

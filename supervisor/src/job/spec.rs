@@ -74,6 +74,8 @@ pub struct Spec {
     pub beside: Vec<(Table, Target)>,
     /// The contact sheet.
     pub preview: Option<Target>,
+    /// The report as a page.
+    pub html: Option<Target>,
     /// The maps of the texture.
     pub maps: Option<MapTargets>,
     /// The folder for what was rejected of each view.
@@ -107,7 +109,7 @@ impl Spec {
     pub fn outputs(&self) -> impl Iterator<Item = &Target> {
         let maps = self.maps.as_ref();
         let maps = maps.map(|maps| [&maps.coverage, &maps.residual, &maps.provenance]);
-        let more = [self.preview.as_ref(), self.report.as_ref()];
+        let more = [&self.preview, &self.html, &self.report];
         let beside = self.beside.iter().map(|(_, target)| target);
         (self.glb.iter())
             .chain(beside)

@@ -17,6 +17,8 @@ use crate::process::table_store::TableStore;
 
 /// Training views on the contact sheet: more would be too small to judge by eye.
 const PREVIEW_TRAINING_VIEWS: usize = 3;
+/// Views of the fit on a report's page. A multiple of those on the sheet, so that these are among them.
+const PAGE_TRAINING_VIEWS: usize = 24;
 
 /// What a process is for.
 #[derive(Clone, Debug)]
@@ -224,7 +226,7 @@ impl Dispatcher {
         let inputs: Option<Vec<_>> = wanted.map(|table| tables.filled(table)).collect();
         let Some(mut inputs) = inputs else { return };
         (self.started, self.meshed) = (true, true);
-        let views = encode_views(tables.views(), job.preview);
+        let views = encode_views(tables.views(), shown_views(job.preview, job.html));
         inputs.extend(tables.filled(Table::Splats));
         parcels.push(Parcel::with(ToChild::Start(Start::Encode(job)), inputs));
         for index in views {
@@ -249,10 +251,20 @@ impl Dispatcher {
     }
 }
 
-/// The views that encode gets, by rising index. These are all held-out views for measurement and, for a preview, some
+/// How many views of the fit encode shows on a contact sheet and on a report's page.
+#[must_use]
+pub fn shown_views(preview: bool, html: bool) -> usize {
+    match (preview, html) {
+        (_, true) => PAGE_TRAINING_VIEWS,
+        (true, false) => PREVIEW_TRAINING_VIEWS,
+        (false, false) => 0,
+    }
+}
+
+/// The views that encode gets, by rising index. These are all held-out views for measurement and, to be shown, so many
 /// views of the fit, spread evenly from the first on.
 #[must_use]
-pub fn encode_views(views: &[(u32, bool)], preview: bool) -> Vec<u32> {
+pub fn encode_views(views: &[(u32, bool)], shown: usize) -> Vec<u32> {
     let sorted = |wanted: bool| {
         let mut indices: Vec<u32> = views
             .iter()
@@ -263,11 +275,9 @@ pub fn encode_views(views: &[(u32, bool)], preview: bool) -> Vec<u32> {
         indices
     };
     let mut chosen = sorted(true);
-    if preview {
-        let training = sorted(false);
-        let count = training.len().min(PREVIEW_TRAINING_VIEWS);
-        chosen.extend((0..count).map(|k| training[k * training.len() / count]));
-    }
+    let training = sorted(false);
+    let count = training.len().min(shown);
+    chosen.extend((0..count).map(|k| training[k * training.len() / count]));
     chosen.sort_unstable();
     chosen
 }
@@ -279,9 +289,15 @@ mod tests {
     #[test]
     fn encode_gets_every_heldout_view_and_a_spread_of_the_rest() {
         let views: Vec<(u32, bool)> = (0..12).rev().map(|index| (index, index % 4 == 3)).collect();
-        assert_eq!(encode_views(&views, false), [3, 7, 11]);
+        let sheet = shown_views(true, false);
+        assert_eq!(encode_views(&views, shown_views(false, false)), [3, 7, 11]);
         // Training: 0 1 2 4 5 6 8 9 10, of which the first, fourth and seventh.
-        assert_eq!(encode_views(&views, true), [0, 3, 4, 7, 8, 11]);
+        assert_eq!(encode_views(&views, sheet), [0, 3, 4, 7, 8, 11]);
+        // Views of the sheet are among those of the page, at even places.
+        let many: Vec<(u32, bool)> = (0..1000).map(|index| (index, false)).collect();
+        let page = encode_views(&many, shown_views(true, true));
+        let spread = [0, 8, 16].map(|place| page[place]);
+        assert_eq!(encode_views(&many, sheet), spread);
     }
 
     #[test]
@@ -315,7 +331,7 @@ mod tests {
 
     #[test]
     fn few_views_are_not_repeated() {
-        assert_eq!(encode_views(&[(1, false), (0, false)], true), [0, 1]);
-        assert!(encode_views(&[], true).is_empty());
+        assert_eq!(encode_views(&[(1, false), (0, false)], 3), [0, 1]);
+        assert!(encode_views(&[], 3).is_empty());
     }
 }

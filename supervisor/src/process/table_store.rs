@@ -49,6 +49,7 @@ pub struct TableStore {
     maps: bool,
     /// Layers that come whether views show them or not.
     detail: LayerSet,
+    html: bool,
     rejected: bool,
     dry_run: bool,
     comparison: Option<Comparing>,
@@ -82,6 +83,7 @@ impl TableStore {
             texture_bytes: Texture::bytes_for(texture_size, false),
             maps: false,
             detail: LayerSet::default(),
+            html: false,
             rejected: false,
             dry_run: false,
             comparison: None,
@@ -118,6 +120,13 @@ impl TableStore {
     #[must_use]
     pub fn with_detail(mut self, detail: Detail) -> Self {
         self.detail = detail.layers();
+        self
+    }
+
+    /// Encode is to write its part of the report's page.
+    #[must_use]
+    pub fn with_html(mut self, html: bool) -> Self {
+        self.html = html;
         self
     }
 
@@ -430,6 +439,10 @@ impl TableStore {
         first_wrong([
             (!self.has(Table::Glb), "there is no GLB"),
             (preview && !self.has(Table::Preview), "there is no preview"),
+            (
+                self.html && !self.has(Table::Gallery),
+                "there are no rows of views",
+            ),
             (textured && !beside, "there are no files beside the mesh"),
             (
                 textured && self.maps && !maps.all(|table| self.has(table)),

@@ -96,6 +96,7 @@ impl Job {
             };
             let hint = match name {
                 "preview.png" => "kiln submit --with-preview has it made",
+                "report.html" => "kiln submit --with-html has it made",
                 "coverage.png" | "residual.png" | "provenance.png" => {
                     "kiln submit --with-maps has it made"
                 }
@@ -109,7 +110,7 @@ impl Job {
         })
     }
 
-    /// Whether the spec has this option switched on: `preview`, `maps`.
+    /// Whether the spec has this option switched on: `preview`, `html`, `maps`.
     #[must_use]
     pub fn was_told(&self, option: &str) -> bool {
         self.known.spec[option] == true

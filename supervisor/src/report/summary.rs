@@ -28,6 +28,7 @@ impl Report {
         lines.push(self.headline());
         lines.extend(self.shared());
         lines.extend(self.likeness());
+        lines.extend(self.advice());
         lines.extend(self.bake.as_ref().and_then(thinned));
         lines.extend(self.bake.as_ref().and_then(in_parts));
         lines.extend(self.prepare.as_ref().and_then(drawn));
@@ -97,6 +98,17 @@ impl Report {
         let holdout = holdout.map(|db| format!("{db:.1} dB on {count} held-out views"));
         let psnr: Vec<String> = train.into_iter().chain(holdout).collect();
         (!psnr.is_empty()).then(|| psnr.join(", "))
+    }
+
+    /// What can be done about places that the views show coarsely or not; nothing of vertex colours, which are as fine as
+    /// the mesh.
+    fn advice(&self) -> Vec<String> {
+        let side = self.encode.as_ref().and_then(|encode| encode.unseen_side);
+        let bake = self
+            .bake
+            .as_ref()
+            .filter(|_| self.product == Product::Texture);
+        bake.map_or_else(Vec::new, |bake| bake.provenance.advice(side))
     }
 
     /// Time and memory.

@@ -140,6 +140,7 @@ fn spec(options: &Options, folder: &Path) -> Result<Spec, String> {
         form: Form::default(),
         beside: Vec::new(),
         preview: None,
+        html: None,
         maps: None,
         rejected: None,
         report: None,

@@ -27,9 +27,10 @@ use crate::report::Report;
 use crate::store::{Artifact, Digest, End, Job, JobId, Outcome, StoreError};
 
 /// The files of a job that was done, and what they are.
-pub(super) const ARTIFACTS: [(&str, &str); 6] = [
+pub(super) const ARTIFACTS: [(&str, &str); 7] = [
     ("model.glb", "model/gltf-binary"),
     ("preview.png", "image/png"),
+    ("report.html", "text/html; charset=utf-8"),
     ("coverage.png", "image/png"),
     ("residual.png", "image/png"),
     ("provenance.png", "image/png"),
@@ -119,6 +120,7 @@ impl Work {
             form: wish.form(),
             beside: Vec::new(),
             preview: wish.preview.then(|| target("preview.png")).transpose()?,
+            html: wish.html.then(|| target("report.html")).transpose()?,
             maps: wish
                 .maps
                 .then(|| MapTargets::check(&place, Target::check))

@@ -44,7 +44,7 @@ pub enum Dress<'a> {
     /// In a picture file.
     Texture(&'a [u8], TextureFormat),
     /// Per vertex, in linear light; see [`super::light`].
-    Vertices(&'a [[u8; 4]]),
+    Vertices(&'a [[u16; 4]]),
 }
 
 /// A page of the texture with its part of the mesh.

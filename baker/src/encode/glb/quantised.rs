@@ -6,7 +6,7 @@
 //! | normal | 3 × i8 | 0.3° |
 //! | tangent | 4 × i8 | 0.3° |
 //! | texture coordinate | 2 × u16 | 1/131,070: a sixteenth of a texel at 8192² |
-//! | colour | 4 × u8, as uncompressed | none |
+//! | colour | 4 × u16, as uncompressed | none |
 //!
 //! Equal points stay equal, so no crack opens and the sides of a seam keep their end points. Triangles are first sorted
 //! into the order that compresses and draws best, vertices into that of first use (`part::order`).
@@ -90,7 +90,7 @@ pub(super) fn parts(
             "TEXCOORD_0"
         }
         Dress::Vertices(colours) => {
-            out.attribute(colours, UNSIGNED_BYTE, "VEC4")?;
+            out.attribute(colours, UNSIGNED_SHORT, "VEC4")?;
             "COLOR_0"
         }
     };

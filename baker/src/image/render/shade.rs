@@ -77,7 +77,7 @@ pub enum Paint<'a> {
     /// Several.
     Textures(Textures<'a>),
     /// Vertex colours, one per vertex, in linear light as in glTF.
-    Vertices(&'a [[u8; 4]]),
+    Vertices(&'a [[u16; 4]]),
 }
 
 impl<'a> From<Image<'a>> for Paint<'a> {
@@ -221,10 +221,9 @@ impl<'a> Shader<'a> {
         self.edges = self.scene.edges(triangle);
         let corners = self.mesh.triangles[triangle as usize].map(|corner| corner as usize);
         if let Paint::Vertices(colours) = self.paint {
-            let value = srgb::display_table();
             self.coat = Coat::Vertices(corners.map(|corner| {
                 let [r, g, b, _] = colours[corner];
-                [r, g, b].map(|byte| value[usize::from(byte)])
+                [r, g, b].map(|step| f32::from(step) / f32::from(u16::MAX))
             }));
             return;
         }

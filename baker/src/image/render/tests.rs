@@ -424,7 +424,8 @@ fn colours_of_vertices_are_interpolated_in_linear_light_and_in_perspective() {
         vec![[0.0; 2]; 4],
         vec![[0, 1, 2], [0, 2, 3]],
     );
-    let colours = [[0, 0, 0, 255], [255; 4], [255; 4], [0, 0, 0, 255]];
+    let (black, white) = ([0, 0, 0, u16::MAX], [u16::MAX; 4]);
+    let colours = [black, white, white, black];
     let shown = |blend| {
         let camera = camera(50.0, [32.0, 8.0]);
         render(

@@ -1,6 +1,8 @@
 //! A sheet that grows downwards as it is drawn on: rectangles, tiles, text. Clips at its sides.
 
-use crate::image::sheet::font;
+use noto_sans_mono_bitmap::{FontWeight, RasterHeight, get_raster};
+
+use crate::image::sheet::ADVANCE;
 use crate::image::sheet::tile::Tile;
 
 pub(crate) struct Canvas {
@@ -8,9 +10,6 @@ pub(crate) struct Canvas {
     background: [u8; 3],
     pixels: Vec<[u8; 4]>,
 }
-
-/// Scale of the font.
-const SCALE: usize = 2;
 
 impl Canvas {
     pub(crate) fn new(width: usize, background: [u8; 3]) -> Self {
@@ -51,13 +50,23 @@ impl Canvas {
         tile.height * factor
     }
 
-    /// Draws one line of text; `[x, y]` is its top left corner.
+    /// Draws one line of text; `[x, y]` is its top left corner. What the font lacks shows as a question mark.
     pub(crate) fn text(&mut self, [x, y]: [usize; 2], text: &str, colour: [u8; 3]) {
+        self.reach(y + RasterHeight::Size20.val());
         for (k, character) in text.chars().enumerate() {
-            for (column, bits) in font::glyph(character).into_iter().enumerate() {
-                for row in (0..font::HEIGHT).filter(|row| bits >> row & 1 == 1) {
-                    let left = x + (k * font::ADVANCE + column) * SCALE;
-                    self.fill([left, y + row * SCALE], [SCALE; 2], colour);
+            let glyph =
+                |character| get_raster(character, FontWeight::Regular, RasterHeight::Size20);
+            let Some(glyph) = glyph(character).or_else(|| glyph('?')) else {
+                continue;
+            };
+            for (row, line) in glyph.rows().enumerate() {
+                let left = x + k * ADVANCE;
+                for (column, &ink) in (left..self.width).zip(line) {
+                    let pixel = &mut self.pixels[(y + row) * self.width + column];
+                    for (below, colour) in pixel.iter_mut().zip(colour) {
+                        let [a, b, ink] = [*below, colour, ink].map(u32::from);
+                        *below = ((a * (255 - ink) + b * ink + 127) / 255) as u8;
+                    }
                 }
             }
         }

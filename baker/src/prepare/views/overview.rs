@@ -13,7 +13,7 @@ use crate::image::png;
 use crate::image::render::{Paint, render};
 use crate::image::sheet::canvas::Canvas;
 use crate::image::sheet::tile::{self, Shrink, Tile};
-use crate::image::sheet::{BACKGROUND, CELL, FAINT, GAP, LINE, MARGIN, TEXT};
+use crate::image::sheet::{ADVANCE, BACKGROUND, CELL, FAINT, GAP, LINE, MARGIN, TEXT};
 use crate::prepare::frame::picked;
 use crate::prepare::picture::Picture;
 use crate::worker::failure::internal;
@@ -24,7 +24,7 @@ use crate::worker::progress::{Progress, each};
 const VIEWS: usize = 9;
 const COLUMNS: usize = 3;
 /// Most characters below a picture.
-const CHARACTERS: usize = CELL / 12;
+const CHARACTERS: usize = CELL / ADVANCE;
 /// Least alpha of a pixel that the picture shows.
 const SHOWN: u8 = 24;
 
@@ -88,7 +88,7 @@ pub(super) fn overview(
         (PICTURE_ALONE, "picture without mesh"),
     ];
     for (k, (colour, words)) in legend.into_iter().enumerate() {
-        canvas.fill([column(k), y], [14, 14], colour);
+        canvas.fill([column(k), y + 3], [14, 14], colour);
         canvas.text([column(k) + 24, y], words, FAINT);
     }
     let drawn = canvas.finish(y + LINE + MARGIN, png::encode);
@@ -209,7 +209,7 @@ fn covered(mesh: &Mesh, camera: &Camera, from: [usize; 2], to: [usize; 2]) -> Ve
         centre: [0, 1].map(|k| camera.centre[k] * scale[k]),
         ..*camera
     };
-    let white = vec![[255; 4]; mesh.positions.len()];
+    let white = vec![[u16::MAX; 4]; mesh.positions.len()];
     let size = to.map(|edge| edge as u32);
     let drawn = render(
         mesh,

@@ -25,7 +25,7 @@ class Glb:
         self.data = data
         #: The job that made it, as the sidecar shows it.
         self.job: Dict[str, Any] = job or {}
-        #: What else it made: `preview.png`, and of `maps=True` `coverage.png`, `residual.png` and `provenance.png`.
+        #: What else it made: `preview.png`, `report.html`, and of `maps=True` `coverage.png`, `residual.png` and `provenance.png`.
         self.files: Dict[str, bytes] = dict(files or {})
 
     @property

@@ -53,4 +53,5 @@ class Options(TypedDict, total=False):
     gpu_times: bool
     fallback: Fallback
     preview: bool
+    html: bool
     maps: bool

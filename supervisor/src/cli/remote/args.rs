@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 
 use crate::cli::args::JobArgs;
-use crate::cli::paths::{GLB, PNG, file, named};
+use crate::cli::paths::{GLB, HTML, PNG, file, named};
 use crate::options::seconds;
 use crate::remote::place;
 
@@ -90,6 +90,9 @@ pub(in crate::cli) struct SubmitArgs {
     /// Have the contact sheet made, for `kiln fetch`.
     #[arg(hide_short_help = true, long)]
     pub(super) with_preview: bool,
+    /// Have the report made as a page, for `kiln fetch`.
+    #[arg(hide_short_help = true, long)]
+    pub(super) with_html: bool,
     /// Have the maps of the texture made, for `kiln fetch`.
     #[arg(hide_short_help = true, long)]
     pub(super) with_maps: bool,
@@ -139,6 +142,11 @@ pub(in crate::cli) struct WaitArgs {
     /// Of a job that was told to make one.
     #[arg(value_parser = file(PNG), long, value_name = "FILE")]
     pub(super) preview: Option<PathBuf>,
+    /// Where to put the report as a page: .html.
+    ///
+    /// Of a job that was told to make one.
+    #[arg(value_parser = file(HTML), long, value_name = "FILE")]
+    pub(super) html: Option<PathBuf>,
     /// The folder to put the maps into.
     ///
     /// Of a job that was told to make them.
@@ -178,7 +186,7 @@ pub(in crate::cli) struct FetchArgs {
     pub(super) id: String,
     /// The files; by default all that there are.
     ///
-    /// model.glb, preview.png, coverage.png, residual.png, provenance.png, report.json.
+    /// model.glb, preview.png, report.html, coverage.png, residual.png, provenance.png, report.json.
     #[arg(value_name = "NAME")]
     pub(super) names: Vec<String>,
     /// The folder for the files, or the one file.

@@ -197,10 +197,11 @@ impl Desk<'_> {
         inputs: Option<[PathBuf; 2]>,
         given: &Given,
     ) -> Done {
-        if delivery.preview.is_some() || delivery.maps.is_some() {
+        if delivery.preview.is_some() || delivery.html.is_some() || delivery.maps.is_some() {
             let job = self.client.job(id).await?;
             for (wanted, option, name) in [
                 (delivery.preview.is_some(), "preview", "preview.png"),
+                (delivery.html.is_some(), "html", "report.html"),
                 (delivery.maps.is_some(), "maps", "coverage.png"),
             ] {
                 if wanted && !job.was_told(option) {
@@ -233,6 +234,7 @@ impl Desk<'_> {
             ("provenance.png", "provenance", provenance),
             ("residual.png", "residual", maps.map(|maps| &maps.residual)),
             ("coverage.png", "coverage", maps.map(|maps| &maps.coverage)),
+            ("report.html", "html", delivery.html.as_ref()),
             ("preview.png", "preview", delivery.preview.as_ref()),
             ("model.glb", "glb", delivery.glb.as_ref()),
         ] {

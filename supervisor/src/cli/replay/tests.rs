@@ -74,7 +74,7 @@ const COLMAP: &str = "bake @/mesh.glb --views @/model/images.txt --images @/pics
     --weld=0.001 --orient --up z --frame given --texture-format jpeg --texture-quality 77 --compress meshopt --provenance-attribute \
     --alpha-mode mask --alpha-cutoff 0.3 --quality best --blend srgb --refine off --device H200 --holdout 3 \
     --seed 18446744073709551615 --vram-budget 64M --gpu-times --fallback vertex-colours --timeout 99.5 \
-    --preview @/out/p.png --maps @/maps --report @/out/r.json --rejected @/rejected --memory-limit 3G \
+    --preview @/out/p.png --html @/out/p.html --maps @/maps --report @/out/r.json --rejected @/rejected --memory-limit 3G \
     --stall-timeout 7.25 --min-psnr 12.5 --splat-views 40 --splat-filter mip:0.1 --sh 0 --crash-folder @/crashes";
 
 /// Jobs whose options are all off their defaults, in one or another.

@@ -1,6 +1,8 @@
 //! Table → who writes it, and within which bounds of size.
 
-use proto::limits::{MAX_BLOB_BYTES, MAX_TRIANGLES, MAX_VERTICES, MAX_VIEW_PIXELS, MAX_VIEWS};
+use proto::limits::{
+    MAX_BLOB_BYTES, MAX_GALLERY_BYTES, MAX_TRIANGLES, MAX_VERTICES, MAX_VIEW_PIXELS, MAX_VIEWS,
+};
 use proto::message::{Role, Table};
 use proto::table::{Layer, LayerTexture, Refined, SplatScene};
 
@@ -48,6 +50,7 @@ pub(super) fn rules(table: Table, size: u32, texture_bytes: u64) -> (Role, u64, 
         Table::Preview | Table::Coverage | Table::Residual | Table::Provenance => {
             (Role::Encode, 33, MAX_BLOB_BYTES)
         }
+        Table::Gallery => (Role::Encode, 1, MAX_GALLERY_BYTES),
         // No table of a job: see `job::lend`.
         Table::Pipelines => (Role::Bake, 1, 0),
         // A byte for each pixel, and what PNG adds where nothing compresses.

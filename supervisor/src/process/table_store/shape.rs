@@ -11,8 +11,8 @@ use proto::message::Table;
 
 /// Of a text, at each end.
 const TEXT_BYTES: u64 = 4096;
-/// The header of a PLY of ours takes some 400 bytes, and the name of its texture.
-const PLY_HEADER_BYTES: u64 = 4096;
+/// The header of a PLY of ours takes some 400 bytes, the name of its texture and five credits.
+const PLY_HEADER_BYTES: u64 = 16 << 10;
 const PNG_HEAD: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR";
 const PNG_TAIL: &[u8] = b"\0\0\0\0IEND\xae\x42\x60\x82";
 const PLY_HEAD: &[u8] = b"ply\nformat binary_little_endian 1.0\n";
@@ -26,6 +26,7 @@ pub(crate) fn check(table: Table, container: Container, blob: &Blob) -> Result<(
         (Table::Glb, Container::Ply) => (ply(blob), "no whole PLY"),
         (Table::Glb, Container::Obj) => (text(blob, b"# "), "no whole OBJ"),
         (Table::Material, _) => (text(blob, b"newmtl "), "no whole material"),
+        (Table::Gallery, _) => (text(blob, b"<section>\n"), "no whole page"),
         (Table::Picture(_), _) => (picture(blob), "no whole PNG, JPEG or WebP"),
         _ => (png(blob), "no whole PNG"),
     };
@@ -192,6 +193,8 @@ mod tests {
         whole(Table::Picture(0), Container::Obj, b"RIFF\x08\0\0\0WEBPabcd");
         let text = b"# kiln\nv 1 2 3\n";
         assert_eq!(judge(Table::Glb, Container::Obj, text), Ok(()));
+        let text = b"<section>\n<p>x</p>\n</section>\n";
+        assert_eq!(judge(Table::Gallery, Container::Glb, text), Ok(()));
         let text = b"newmtl a\nmap_Kd a.png\n";
         assert_eq!(judge(Table::Material, Container::Obj, text), Ok(()));
     }
@@ -203,6 +206,7 @@ mod tests {
             (Table::Glb, Container::Glb),
             (Table::Glb, Container::Ply),
             (Table::Preview, Container::Glb),
+            (Table::Gallery, Container::Glb),
             (Table::Coverage, Container::Glb),
             (Table::Picture(0), Container::Obj),
         ] {

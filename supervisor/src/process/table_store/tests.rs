@@ -4,6 +4,7 @@ use std::io::Write;
 use std::os::fd::AsFd;
 
 use proto::blob::BlobFile;
+use proto::limits::MAX_GALLERY_BYTES;
 use proto::message::{AdapterInfo, CompareModel};
 use proto::plan::{BakePlan, RowsHeld};
 use proto::table::{Camera, LayerTexture, LayeredView, SplatScene, View};
@@ -50,6 +51,7 @@ fn least(table: Table) -> &'static [u8] {
     match table {
         Table::Glb => b"glTF\x02\0\0\0\x18\0\0\0\x04\0\0\0JSON{}  ",
         Table::Material => b"newmtl a_page\n",
+        Table::Gallery => b"<section>\n</section>\n",
         _ => b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0IEND\xae\x42\x60\x82",
     }
 }
@@ -108,6 +110,7 @@ fn encoded() -> Done {
         glb_bytes: 12,
         png_bytes: 0,
         atlas: None,
+        unseen_side: None,
         holdout: Vec::new(),
         holdout_psnr_db: None,
         shown: Vec::new(),
@@ -292,6 +295,22 @@ fn a_texture_with_maps_is_larger_and_all_pictures_come() {
         file(&mut tables, Role::Encode, table, least(table)).expect("a PNG");
     }
     complete(&mut tables).expect("all is there");
+}
+
+#[test]
+fn a_page_is_not_complete_without_its_views() {
+    let (encode, glb, gallery) = (Role::Encode, Table::Glb, Table::Gallery);
+    let complete =
+        |tables: &mut TableStore| tables.complete(encode, &encoded(), false, Product::Texture);
+    for html in [false, true] {
+        let mut tables = TableStore::new(256).with_html(html);
+        file(&mut tables, encode, glb, least(glb)).expect("a GLB");
+        assert_eq!(complete(&mut tables).is_ok(), !html);
+        file(&mut tables, encode, gallery, least(gallery)).expect("rows of views");
+        complete(&mut tables).expect("all is there");
+    }
+    let large = TableStore::new(256).allocate(encode, gallery, MAX_GALLERY_BYTES + 1);
+    assert!(matches!(large, Err(TableStoreError::Size { .. })));
 }
 
 #[test]

@@ -121,6 +121,8 @@ impl Given<'_> {
         put(header::ETAG, tag);
         put(header::ACCEPT_RANGES, "bytes".to_owned());
         put(header::X_CONTENT_TYPE_OPTIONS, "nosniff".to_owned());
+        // A page that a job made is nothing in the sidecar's own origin, even where it is shown.
+        put(header::CONTENT_SECURITY_POLICY, "sandbox".to_owned());
         put(
             header::CONTENT_DISPOSITION,
             format!("attachment; filename=\"{}\"", self.name),
@@ -193,7 +195,7 @@ pub(super) const HEADERS: [&str; 3] = ["Range", "If-None-Match", "If-Range"];
 /// For the document.
 pub(super) fn about() -> Value {
     let names = work::ARTIFACTS.map(|(name, _)| name);
-    let kinds = ["model/gltf-binary", "image/png"];
+    let kinds = ["model/gltf-binary", "image/png", "text/html"];
     let whole = kinds.map(|kind| (kind.to_owned(), json!({ "schema": doc::bytes(kind) })));
     let part = kinds.map(|kind| (kind.to_owned(), json!({})));
     let [mut whole, mut part] = [whole, part].map(Map::from_iter);

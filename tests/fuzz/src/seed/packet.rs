@@ -8,8 +8,8 @@ use proto::labels::{Label, Labels};
 use proto::message::{
     AdapterInfo, BakeSummary, CameraFate, Code, DetailFigures, Done, EncodeSummary, ExposureFate,
     Failure, FromChild, LayerFit, MeshCounts, MeshStep, NotAFile, Phase, PhaseTime, PrepareSummary,
-    ProvenanceShares, Refinement, Refusal, Rejected, Role, Root, SplatSummary, Start, StepFate,
-    StepKind, Table, TextureChoice, ToChild, UnwrapMethod, ViewFit, ViewScore,
+    ProvenanceShares, Refinement, Refusal, Rejected, Role, Root, Side, SplatSummary, Start,
+    StepFate, StepKind, Table, TextureChoice, ToChild, UnwrapMethod, ViewFit, ViewScore,
 };
 use proto::pages::Pages;
 use proto::plan::RowsHeld;
@@ -77,6 +77,8 @@ fn to_child() -> Vec<ToChild> {
             product: Product::Texture,
             blend: Blend::Linear,
             preview: true,
+            html: false,
+            view_names: vec![Label::name("v.png")],
             maps: true,
             has_refined: true,
             form: proto::job::Form::default(),
@@ -256,6 +258,7 @@ pub(crate) fn summaries() -> [Done; 3] {
                 reason: "r".to_owned(),
                 edge: 512,
             }),
+            view_names: vec![Label::name("<b>.png")],
             views: 1,
             holdout_views: 1,
             times: times.clone(),
@@ -332,6 +335,7 @@ pub(crate) fn summaries() -> [Done; 3] {
             glb_bytes: 1 << 20,
             png_bytes: 1 << 19,
             atlas: None,
+            unseen_side: Some(Side::Bottom),
             holdout: vec![ViewScore {
                 view: 1,
                 pixels: 4096,

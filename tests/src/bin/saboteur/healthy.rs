@@ -416,6 +416,7 @@ pub(crate) fn summary(role: Role, views: u32, holdout: u32) -> Done {
             atlas_utilisation: 0.5,
             texture: None,
             splats: None,
+            view_names: Vec::new(),
             views,
             holdout_views: holdout,
             times,
@@ -455,6 +456,7 @@ pub(crate) fn summary(role: Role, views: u32, holdout: u32) -> Done {
             glb_bytes: 12,
             png_bytes: 10,
             atlas: None,
+            unseen_side: None,
             holdout: (0..holdout)
                 .map(|view| ViewScore {
                     view,

@@ -56,7 +56,7 @@ struct Extras {
 
 fn extras(json: &[u8]) -> Extras {
     #[derive(Deserialize)]
-    struct File {
+    struct Whole {
         asset: Asset,
     }
 
@@ -65,7 +65,8 @@ fn extras(json: &[u8]) -> Extras {
         extras: Extras,
     }
 
-    serde_json::from_slice(json).map_or_else(|_| Extras::default(), |file: File| file.asset.extras)
+    serde_json::from_slice(json)
+        .map_or_else(|_| Extras::default(), |whole: Whole| whole.asset.extras)
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use serde_json::Value;
 use supervisor::host::ladder::Rung;
 use supervisor::job::{Kind, Spec};
 use supervisor::process::child::{Handed, Parcel};
-use supervisor::process::dispatcher::{Dispatcher, encode_views};
+use supervisor::process::dispatcher::{Dispatcher, encode_views, shown_views};
 use supervisor::process::opener::Question;
 use supervisor::process::table_store::TableStore;
 use supervisor::process::watch::{STALL_FLOOR, Watch, stall_cap};
@@ -370,7 +370,7 @@ impl Children {
         match role {
             Role::Prepare => {}
             Role::Bake => {
-                let keep = encode_views(self.tables.views(), preview);
+                let keep = encode_views(self.tables.views(), shown_views(preview, false));
                 self.tables.release_bake_inputs(&keep);
                 self.granted.retain(|table, _| match table {
                     Table::Surface => false,

@@ -28,7 +28,8 @@ pub(super) fn owner(table: Table) -> Role {
         | Table::Residual
         | Table::Provenance
         | Table::Picture(_)
-        | Table::Material => Role::Encode,
+        | Table::Material
+        | Table::Gallery => Role::Encode,
     }
 }
 
@@ -44,7 +45,7 @@ pub fn least(table: Table) -> u64 {
         Table::Layer(_) => 64 + u64::from(TEXTURE_SIZE).pow(2) * 4,
         Table::Colours => 64 + 3 * 4,
         Table::Refined => Refined::byte_len_of(1),
-        Table::Pipelines => 1,
+        Table::Pipelines | Table::Gallery => 1,
         Table::Glb => 12,
         Table::Picture(_) | Table::Material => 12,
         Table::Preview

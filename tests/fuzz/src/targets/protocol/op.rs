@@ -125,7 +125,7 @@ fn role(bytes: &mut Unstructured<'_>) -> Result<Role> {
 }
 
 fn table(bytes: &mut Unstructured<'_>) -> Result<Table> {
-    Ok(match bytes.arbitrary::<u8>()? % 17 {
+    Ok(match bytes.arbitrary::<u8>()? % 18 {
         0 => Table::Mesh,
         1 => Table::Surface,
         2 => Table::View(u32::from(bytes.arbitrary::<u8>()?)),
@@ -142,6 +142,7 @@ fn table(bytes: &mut Unstructured<'_>) -> Result<Table> {
         14 => Table::Pipelines,
         15 => Table::Refined,
         16 => Table::Splats,
+        17 => Table::Gallery,
         _ => Table::Layer(Layer::ALL[usize::from(bytes.arbitrary::<u8>()?) % Layer::ALL.len()]),
     })
 }
@@ -165,6 +166,7 @@ fn put_table(table: Table, out: &mut Vec<u8>) {
         Table::Pipelines => out.push(14),
         Table::Refined => out.push(15),
         Table::Splats => out.push(16),
+        Table::Gallery => out.push(17),
     }
 }
 
