@@ -45,6 +45,9 @@ const BATCH: usize = 256;
 /// takes one or two nanoseconds of one core, so merging ends after three to six seconds there, and after half a second on
 /// sixteen. With half of it, a mesh of TRELLIS cut to 982,432 triangles keeps 1,391 charts.
 const WORK: u64 = 3_000_000_000;
+/// Work of looking at a chart's borders, whether or not it fits anywhere: what tens of thousands of crumbs of a noisy
+/// surface cost.
+const ATTEMPT: u64 = 10_000;
 /// A chart with more than this share of the surface is not merged into another: merging larger ones packs worse, and
 /// the fit lives on density. 0.01 and 0.1 cost 0.4 dB on spot, 0.003 nothing.
 const LARGEST: f64 = 0.003;
@@ -158,7 +161,10 @@ impl<'a> Merger<'a> {
     /// Looks for a neighbour at least as large at which a chart fits.
     fn attempt(&self, waiting: &Waiting) -> Tried {
         let own = waiting.own;
-        let mut tried = Tried::default();
+        let mut tried = Tried {
+            work: ATTEMPT,
+            ..Tried::default()
+        };
         let laid = &self.charts[own as usize];
         let (round, area, faces) = (laid.outline.length(), laid.area, laid.piece.faces.len());
         let worth = |border: &Border| {
