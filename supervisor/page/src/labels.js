@@ -24,6 +24,7 @@ export const GROUPS = [
         { key: "keep_uvs", label: "Keep the mesh’s UVs" },
         { key: "preview", label: "Contact sheet" },
         { key: "maps", label: "Maps of coverage and residual" },
+        { key: "html", label: "Report as a page" },
     ]],
     ["Result", [
         { key: "texture_format", label: "Texture format", values: { png: "PNG", jpeg: "JPEG", webp: "WebP", "webp-lossy": "WebP, lossy", "ktx2-etc1s": "KTX2, smallest (ETC1S)", "ktx2-uastc": "KTX2, best (UASTC)" }, hint: "Not every viewer reads WebP or KTX2" },
