@@ -90,6 +90,10 @@ impl Table {
 pub type Sha256 = [u8; 32];
 
 /// Supervisor to child.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a process gets one job, and few messages are held at once"
+)]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ToChild {
     /// The job; answers `Hello`. Fds: the input tables (see the job's own text).

@@ -203,7 +203,7 @@ pub struct JobOptions {
     /// Colour the vertices, and make no texture.
     ///
     /// For tools that take no texture: each vertex gets a colour, and vertices that an unwrap splits are joined. It is
-    /// `COLOR_0` of a GLB; red, green and blue of a PLY (MeshLab, point tools); behind the positions of an OBJ. The
+    /// `COLOR_0` of a GLB; red, green and blue of a PLY (`MeshLab`, point tools); behind the positions of an OBJ. The
     /// processor does it, whatever --device says.
     #[arg(
         long,

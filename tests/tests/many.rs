@@ -91,8 +91,8 @@ fn every_line_of_many_jobs_has_its_mark_and_the_last_one_the_sum() {
         last.starts_with("kiln: 1 done, 1 failed, ") && last.ends_with(" s"),
         "{last}"
     );
-    let of = |name: &str| move |line: &&String| line.starts_with(&format!("kiln: {name}: "));
-    let counts = ["good", "poison"].map(|name| lines.iter().filter(of(name)).count());
+    let of = |name: &str, line: &str| line.starts_with(&format!("kiln: {name}: "));
+    let counts = ["good", "poison"].map(|name| lines.iter().filter(|line| of(name, line)).count());
     assert!(
         counts[0] > 0 && counts[1] > 0 && counts[0] + counts[1] == lines.len(),
         "{lines:#?}"
@@ -105,7 +105,7 @@ fn every_line_of_many_jobs_has_its_mark_and_the_last_one_the_sum() {
     );
     let quiet = run(&["-q"]);
     assert!(quiet[0].starts_with("kiln: poison: error: "), "{quiet:#?}");
-    assert!(quiet.iter().all(|line| of("poison")(&line)), "{quiet:#?}");
+    assert!(quiet.iter().all(|line| of("poison", line)), "{quiet:#?}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Decodes PNG, JPEG, WebP, TIFF, BMP, PNM, OpenEXR or Radiance HDR, recognised by content, not by name, to 8-bit sRGB with straight alpha.
+//! Decodes PNG, JPEG, WebP, TIFF, BMP, PNM, `OpenEXR` or Radiance HDR, recognised by content, not by name, to 8-bit sRGB with straight alpha.
 //!
 //! The size is read from the header and checked before any decoder runs, so a picture costs at most what
 //! [`proto::limits`] allows. A truncated picture or one with a wrong checksum is refused: half a picture would be baked
@@ -13,7 +13,7 @@
 //! Deliberate limits:
 //!
 //! - Of an animated PNG the default picture is used.
-//! - CMYK, 12-bit and lossless JPEG, animated WebP and HDR (PQ, HLG) are refused. Light of OpenEXR and Radiance HDR is clipped at
+//! - CMYK, 12-bit and lossless JPEG, animated WebP and HDR (PQ, HLG) are refused. Light of `OpenEXR` and Radiance HDR is clipped at
 //!   white (`light.rs`).
 
 mod colour;

@@ -127,7 +127,7 @@ pub(super) struct BakeArgs {
     /// A transforms.json (instant-ngp, nerfstudio or Blender style), or the folder that holds one; or a model of
     /// COLMAP (cameras and images, .bin or .txt), by its folder, its project's folder or one of its files; or a
     /// safetensors file (observations, extrinsics, intrinsics), which may hold the mesh too; or cameras of Meshroom
-    /// (.sfm), MeshLab (.mlp), Bundler (.out with list.txt), Metashape (.xml) or a trainer of splats (cameras.json); or
+    /// (.sfm), `MeshLab` (.mlp), Bundler (.out with list.txt), Metashape (.xml) or a trainer of splats (cameras.json); or
     /// Gaussian splats (PLY, SPZ, SOG, .splat, GLB, glTF), of which Kiln draws views itself.
     #[arg(value_parser = named(), long, value_name = "FILE")]
     pub(super) views: Option<PathBuf>,

@@ -1,4 +1,4 @@
-//! Decodes OpenEXR and Radiance HDR, which hold light as floating point numbers, to RGBA.
+//! Decodes `OpenEXR` and Radiance HDR, which hold light as floating point numbers, to RGBA.
 //!
 //! Colours become sRGB: from the file's chromaticities (BT.709 where it has none), 1 being white. What is brighter is clipped,
 //! and reported ([`Colours::Clipped`]), since it is a matter of exposure and tone mapping that only the user can decide.
@@ -112,7 +112,7 @@ pub(super) fn decode_exr(
     let read = match has(&part, "R") {
         true => {
             let pixel = move |light: &mut _, at, (r, g, b, a): (f32, f32, f32, f32)| {
-                set(light, at, [r, g, b, a])
+                set(light, at, [r, g, b, a]);
             };
             let channels = levels().rgba_channels(move |size, _| create(size), pixel);
             let image = channels.first_valid_layer().all_attributes().non_parallel();

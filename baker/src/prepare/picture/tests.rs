@@ -661,7 +661,7 @@ fn bmp_and_pnm_are_what_a_png_of_their_samples_is() {
     assert!(refusal(b"P5 1 1 100\n0").contains("neither 255"));
 }
 
-/// An OpenEXR of one pixel row with these channels, in a data window that begins at a place of a display window.
+/// An `OpenEXR` of one pixel row with these channels, in a data window that begins at a place of a display window.
 fn exr_of(rgba: &[[f32; 4]], at: i32, width: usize, primaries: Option<[[f32; 2]; 4]>) -> Vec<u8> {
     use exr::prelude::*;
     let pixels = SpecificChannels::rgba(|place: Vec2<usize>| {
@@ -675,7 +675,7 @@ fn exr_of(rgba: &[[f32; 4]], at: i32, width: usize, primaries: Option<[[f32; 2];
         pixels,
     );
     layer.attributes.layer_position = Vec2(at, 0);
-    let mut picture = exr::image::Image::from_layer(layer);
+    let mut picture = Image::from_layer(layer);
     picture.attributes.display_window = IntegerBounds::new((0, 0), (width, 1));
     picture.attributes.chromaticities =
         primaries.map(|[white, red, green, blue]| attribute::Chromaticities {

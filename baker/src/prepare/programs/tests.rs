@@ -10,7 +10,7 @@ use crate::worker::folder::Local;
 
 type Matrix = [[f64; 3]; 3];
 
-/// A camera: its turn (world to camera, OpenCV axes) by a quaternion, and its place.
+/// A camera: its turn (world to camera, `OpenCV` axes) by a quaternion, and its place.
 const CAMERAS: [([f64; 4], [f64; 3]); 2] = [
     ([0.9, 0.1, -0.2, 0.3], [0.4, -0.7, -5.0]),
     ([0.8, -0.3, 0.4, 0.1], [-3.0, 0.6, -4.0]),
@@ -63,7 +63,7 @@ enum Says {
     Pinhole,
 }
 
-/// The pixel of a point in camera axes, by OpenCV's formula.
+/// The pixel of a point in camera axes, by `OpenCV`'s formula.
 fn pixel([x, y, z]: [f64; 3], says: Says) -> [f64; 2] {
     let (x, y) = (x / z, y / z);
     let r2 = x * x + y * y;

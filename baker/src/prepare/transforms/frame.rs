@@ -105,11 +105,10 @@ pub(crate) fn with_faces(frames: Vec<Frame>) -> Vec<Frame> {
         false => vec![None],
     };
     let part = |frame: Frame| {
-        let part = move |face| Frame {
+        move |face| Frame {
             face,
             ..frame.clone()
-        };
-        part
+        }
     };
     let all = frames.into_iter();
     all.flat_map(|frame| faces(&frame).into_iter().map(part(frame)))

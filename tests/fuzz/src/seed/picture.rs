@@ -105,7 +105,7 @@ fn exr() -> Vec<u8> {
         pixels,
     );
     layer.attributes.layer_position = Vec2(1, 0);
-    let mut picture = exr::image::Image::from_layer(layer);
+    let mut picture = Image::from_layer(layer);
     picture.attributes.display_window = IntegerBounds::new((0, 0), (14, 9));
     let mut file = Cursor::new(Vec::new());
     let written = picture.write().non_parallel().to_buffered(&mut file);

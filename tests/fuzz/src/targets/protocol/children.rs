@@ -179,7 +179,9 @@ impl Children {
             }
             FromChild::Progress { phase, done, total } => {
                 let now = Instant::now();
-                let state = child.watch.progress(phase, done, total, now);
+                let Some(state) = child.watch.progress(phase, done, total, now) else {
+                    return Ok(());
+                };
                 assert!(state.done >= done, "a count never falls");
                 let share = state.fraction();
                 assert!(share.is_none_or(|share| (0.0..=1.0).contains(&share)));
@@ -425,7 +427,7 @@ impl Children {
             product,
             ..Rung::default()
         };
-        let assignment = Kind::Bake(self.spec).assignment(role, &rung, &self.tables, [0.0; 3]);
+        let assignment = Kind::Bake(self.spec).assignment(role, &rung, &self.tables, None);
         let child = Child::new(role, product, Dispatcher::new(assignment));
         self.children[role as usize] = Some(child);
     }
