@@ -64,7 +64,7 @@ pub(crate) fn read(
             let list = proto::programs::list_of(name).unwrap_or_default();
             let names = folder.read(&list, MAX_TRANSFORMS_BYTES);
             let names = names.map_err(|error| Wrong {
-                hint: "list.txt, which Bundler writes, names the pictures in the order of the cameras: put it beside the file",
+                hint: "list.txt, which Bundler writes, names the pictures in the order of the cameras: put it beside the file, or give a COLMAP model",
                 ..Wrong::from(error).at(&list)
             });
             names.and_then(|names| bundler::read(bytes, &names))

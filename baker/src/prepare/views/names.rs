@@ -6,6 +6,7 @@
 //! match, since it alone can list a folder.
 
 use proto::message::Root;
+use proto::programs::list_of;
 
 /// Endings tried in this order, first behind the name, then in place of its own.
 const ENDINGS: [&str; 4] = [".png", ".jpg", ".jpeg", ".webp"];
@@ -17,7 +18,10 @@ pub(super) fn candidates(transforms: &str, name: &str) -> Vec<String> {
     if name.is_empty() {
         return Vec::new();
     }
-    let base = transforms.rsplit_once('/').map_or("", |(base, _)| base);
+    // Bundler's names are those of its list.
+    let list = list_of(transforms);
+    let holder = list.as_deref().unwrap_or(transforms);
+    let base = holder.rsplit_once('/').map_or("", |(base, _)| base);
     let mut written = vec![name.to_owned()];
     if name.contains('\\') {
         written.push(name.replace('\\', "/"));
@@ -163,6 +167,7 @@ mod tests {
                 ["a/r_0", "a/r_0.png"].as_slice(),
             ),
             ("sub/t.json", "a.png", &["sub/a.png", "sub/a.png.png"]),
+            ("bundle/bundle.out", "a.png", &["a.png", "a.png.png"]),
             ("t.json", "train\\r.png", &["train\\r.png", "train/r.png"]),
             (
                 "t.json",
