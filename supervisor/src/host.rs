@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, setpriority_process};
-use tokio::sync::Notify;
+use tokio::sync::watch;
 
 use crate::host::fleet::Fleet;
 use crate::host::gate::Gate;
@@ -38,7 +38,7 @@ pub struct Host {
     spares: RefCell<Spares>,
     fleet: RefCell<Fleet>,
     vault: Vault,
-    changed: Notify,
+    changed: watch::Sender<()>,
 }
 
 impl Host {
@@ -60,7 +60,7 @@ impl Host {
             spares: RefCell::new(Spares::new(spares)),
             fleet: RefCell::new(Fleet::new(slots)),
             vault: Vault::default(),
-            changed: Notify::new(),
+            changed: watch::Sender::default(),
         }
     }
 
@@ -98,7 +98,7 @@ impl Host {
     /// Forgets all failures: everything is tried again at once.
     pub fn reset_gate(&self) {
         self.gate.borrow_mut().reset();
-        self.changed.notify_waiters();
+        self.changed.send_replace(());
     }
 
     /// Warm processes without a job. Do not hold them across any other use of the host.
@@ -114,12 +114,13 @@ impl Host {
     /// Frees the slot of a job's bake for others.
     pub fn leave_slot(&self, job: &JobName) {
         self.fleet.borrow_mut().leave(job);
-        self.changed.notify_waiters();
+        self.changed.send_replace(());
     }
 
-    /// Waits until another job frees something that this one may wait for.
-    pub async fn changed(&self) {
-        self.changed.notified().await;
+    /// Tells from now on when a job frees something that another may wait for. What is freed while its owner is at other
+    /// work is told as soon as it listens again: a wake-up that is lost would leave a job waiting for ever.
+    pub fn changes(&self) -> watch::Receiver<()> {
+        self.changed.subscribe()
     }
 
     /// Lets the spares react to the clock.
@@ -172,5 +173,31 @@ impl Host {
         let mut parked = self.parked.borrow_mut();
         parked.retain(|child| !child.is_over());
         parked.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_freed_while_nobody_listens_is_told_later() {
+        let host = Host::new(None, 0, 1);
+        let mut changes = host.changes();
+        assert!(!changes.has_changed().expect("the host is there"));
+        for free in [
+            |host: &Host| host.leave_slot(&"a job".into()),
+            Host::reset_gate,
+        ] {
+            {
+                // A wait that is given up for something else, as a job's is for its clock.
+                let mut wait = Box::pin(changes.changed());
+                let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+                assert!(wait.as_mut().poll(&mut context).is_pending());
+                free(&host);
+            }
+            assert!(changes.has_changed().expect("the host is there"));
+            changes.mark_unchanged();
+        }
     }
 }

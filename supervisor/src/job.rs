@@ -175,6 +175,7 @@ pub async fn run(
         given: Given::default(),
         report: kind.report(),
     };
+    let mut changes = host.changes();
     job.step(life::JobEvent::Begin);
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -185,7 +186,7 @@ pub async fn run(
             biased;
             Some(order) = orders.recv() => job.order(&order),
             now = ticks.tick() => job.tick(now.into_std()),
-            () = host.changed() => job.retry_waits(),
+            Ok(()) = changes.changed() => job.retry_waits(),
             staged = written(&mut job.staging) => job.staged(staged),
             Some((id, event)) = received.recv() => job.hear(id, event),
         }
