@@ -108,13 +108,13 @@ pub struct JobOptions {
     ///
     /// Inner shells, and the walls of cavities, cut off where that takes the shortest cut. What the job's own views
     /// show stays.
-    #[arg(long, help_heading = "Mesh")]
+    #[arg(hide_short_help = true, long, help_heading = "Mesh")]
     pub remove_unseen: bool,
     /// Fill holes up to this area.
     ///
     /// A share of the square of the mesh's longest side (TRELLIS has 0.04, the flag's value without one). It bounds
     /// the openings that `--remove-unseen` leaves, too, which is 0.04 otherwise. Not together with `--keep-uvs`.
-    #[arg(long, value_name = "SIZE", num_args = 0..=1, require_equals = true, default_missing_value = "0.04", value_parser = flag(check::FILL_HOLES), conflicts_with = "keep_uvs", help_heading = "Mesh")]
+    #[arg(hide_short_help = true, long, value_name = "SIZE", num_args = 0..=1, require_equals = true, default_missing_value = "0.04", value_parser = flag(check::FILL_HOLES), conflicts_with = "keep_uvs", help_heading = "Mesh")]
     #[schemars(extend("exclusiveMinimum" = 0, "maximum" = f64::from(MAX_HOLE_SIZE)))]
     pub fill_holes: Option<f64>,
     /// Leave holes of more edges than this.
@@ -291,6 +291,7 @@ pub struct JobOptions {
     /// Moves cameras to where the mesh's silhouette fits the views' alpha, and evens out exposures: `auto` only where
     /// they are clearly off, `on` wherever it helps at all. The report says what was moved, and what was not and why.
     #[arg(
+        hide_short_help = true,
         value_name = "WHEN",
         long,
         default_value_t,
@@ -371,7 +372,7 @@ pub struct JobOptions {
     /// Such as 1G or 512M, where G is 2^30 bytes. What does not fit is fitted in parts of the texture, one after the
     /// other, which takes longer and gives a result nearly as good. By default what is fastest, as far as the device
     /// has it. A sidecar's own --vram-budget counts where it is less.
-    #[arg(long, value_name = "BYTES", value_parser = bytes, help_heading = "Run")]
+    #[arg(hide_short_help = true, long, value_name = "BYTES", value_parser = bytes, help_heading = "Run")]
     #[serde(deserialize_with = "whole::optional")]
     #[schemars(extend("minimum" = LEAST_MEMORY, "maximum" = u64::MAX))]
     pub vram_budget: Option<u64>,

@@ -2,8 +2,9 @@
 //!
 //! Standard output carries only the result: the path, or the JSON lines. A text from elsewhere is made printable first.
 //!
-//! Whoever reads may leave (`kiln list | head -1`): that is silent, ends no work, and changes no exit code, since the job's
-//! files matter more than this output. Output that is lost otherwise, as on a full disk, is an error at the end ([`lost`]).
+//! Whoever reads may leave (`kiln list | head -1`): that is silent, ends no work, and changes no exit code. Output that is lost
+//! otherwise, as on a full disk, is an error at the end ([`lost`]) of a command that makes nothing besides: the files of a job
+//! matter more.
 
 use std::io::{self, IsTerminal, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -60,8 +61,7 @@ pub fn kept(written: io::Result<()>) {
 pub fn lost() -> Option<Box<JobError>> {
     let lost = LOST.lock().unwrap_or_else(PoisonError::into_inner);
     let message = format!("cannot write on standard output: {}", lost.as_ref()?);
-    let hint = "what the command made besides is in place";
-    Some(JobError::own(Code::IoError, message, hint))
+    Some(JobError::own(Code::IoError, message, ""))
 }
 
 /// Prints one line for people on standard error; names in it cannot break the line.

@@ -36,11 +36,24 @@ pub fn run() -> ExitCode {
     if let Err(error) = proto::channel::close_inherited_on_exec() {
         tracing::warn!(%error, "workers may inherit descriptors of whoever started kiln");
     }
+    // The exit code of a job tells of the job, whose files are in place.
+    let of_job = matches!(
+        command,
+        Command::Bake { .. } | Command::BakeMany { .. } | Command::Remote(_)
+    );
     // Unwinding drops the children's handles, which kills them.
-    end(panics::caught(|| carry_out(command, &bars)).unwrap_or_else(|error| fail(&error, json)))
+    let code = panics::caught(|| carry_out(command, &bars));
+    let code = code.unwrap_or_else(|error| fail(&error, json));
+    if !of_job {
+        return end(code);
+    }
+    if let Some(error) = screen::lost() {
+        screen::say(&format!("warning: {}", error.message));
+    }
+    ExitCode::from(code)
 }
 
-/// The program's exit code: that of its work, unless this succeeded and its output is lost.
+/// The exit code of a command that makes nothing but output: that of its work, unless this succeeded and its output is lost.
 fn end(code: u8) -> ExitCode {
     let lost = screen::lost().filter(|_| code == exit::OK);
     ExitCode::from(lost.map_or(code, |error| fail(&error, false)))

@@ -124,5 +124,10 @@ fn cameras_of_another_program_give_the_bytes_that_transforms_json_gives() {
     kiln(&bench, &elsewhere).assert_code(0);
     assert!(bench.bytes("out/b.glb").expect("the result") == wanted);
     let sent = kiln(&bench, &[&submit[..], &["scene/a.sfm"]].concat());
-    assert!(sent.refusal(65).contains("only prepare reads"));
+    sent.assert_code(65);
+    assert!(
+        sent.stderr.contains("only prepare reads"),
+        "{}",
+        sent.stderr
+    );
 }

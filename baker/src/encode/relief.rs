@@ -352,7 +352,13 @@ mod tests {
         };
         let normals: Vec<[u8; 4]> = (0..SIZE * SIZE).map(|k| pack_normal(at(k), true)).collect();
         let found = relief(&mesh, &tangents, SIZE, &normals);
-        assert_eq!(found.texels[8 * 16 + 8], [255, 128, 131, 255]);
+        // Rounded by the texel's place in the dither.
+        let texel = found.texels[8 * 16 + 8];
+        let near = |(&byte, wanted): (&u8, u8)| wanted - byte <= 1;
+        assert!(
+            texel.iter().zip([255, 128, 131, 255]).all(near),
+            "{texel:?}"
+        );
         assert_eq!(found.texels[8 * 16 + 7], FLAT);
     }
 }

@@ -108,7 +108,7 @@ const PHASES = {
     detail: "Finding the original surface",
     png: "Compressing the texture",
     glb: "Writing the GLB",
-    measure: "Measuring held-out views",
+    measure: "Measuring the result",
     preview: "Drawing the preview",
     commit: "Putting the result in place",
 };

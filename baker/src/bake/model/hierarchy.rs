@@ -338,21 +338,25 @@ fn nearest_weights(&[a, b, c]: &[Point; 3], point: Point) -> [f32; 3] {
         return [0.0, 0.0, 1.0];
     }
     let of_c = d1 * d4 - d3 * d2;
-    if of_c <= 0.0 && d1 >= 0.0 && d3 <= 0.0 {
+    if of_c <= 0.0 && d1 >= 0.0 && d3 <= 0.0 && d1 > d3 {
         let share = d1 / (d1 - d3);
         return [1.0 - share, share, 0.0];
     }
     let of_b = d5 * d2 - d1 * d6;
-    if of_b <= 0.0 && d2 >= 0.0 && d6 <= 0.0 {
+    if of_b <= 0.0 && d2 >= 0.0 && d6 <= 0.0 && d2 > d6 {
         let share = d2 / (d2 - d6);
         return [1.0 - share, 0.0, share];
     }
     let of_a = d3 * d6 - d5 * d4;
-    if of_a <= 0.0 && d4 >= d3 && d5 >= d6 {
+    if of_a <= 0.0 && d4 >= d3 && d5 >= d6 && d4 + d5 > d3 + d6 {
         let share = (d4 - d3) / ((d4 - d3) + (d5 - d6));
         return [0.0, 1.0 - share, share];
     }
     let whole = of_a + of_b + of_c;
+    // A triangle that is a point.
+    if whole == 0.0 {
+        return [1.0, 0.0, 0.0];
+    }
     [of_a / whole, of_b / whole, of_c / whole]
 }
 
@@ -449,7 +453,7 @@ mod tests {
                     let place = blend(&corners, hit.weights);
                     for axis in 0..3 {
                         let on_line = line.from[axis] + hit.at * line.along[axis];
-                        assert!((place[axis] - on_line).abs() < 1e-4);
+                        assert!((place[axis] - on_line).abs() < 1e-3, "{place:?} {on_line}");
                     }
                     let normal = cross(sub(corners[1], corners[0]), sub(corners[2], corners[0]));
                     assert!(line.facing == Facing::Any || dot(normal, line.along) > 0.0);

@@ -99,7 +99,7 @@ pub(in crate::cli) struct SubmitArgs {
     /// Let the sidecar read the inputs in place.
     ///
     /// Beneath a --root of its own, in place of sending them.
-    #[arg(long)]
+    #[arg(hide_short_help = true, long)]
     pub(super) by_path: bool,
     /// Names this job.
     ///
@@ -109,7 +109,7 @@ pub(in crate::cli) struct SubmitArgs {
     /// Where the sidecar is full, try again later.
     ///
     /// Where the sidecar is full or leaves, wait as long as it says and try again.
-    #[arg(long)]
+    #[arg(hide_short_help = true, long)]
     pub(super) retry: bool,
     #[command(flatten)]
     pub(super) job: JobArgs,

@@ -243,6 +243,10 @@ impl Torture {
                 holds.push(event["holds"].clone());
                 continue;
             }
+            // Of all jobs together.
+            if event["event"] == "sum" {
+                continue;
+            }
             let name = event["job"].as_str().unwrap_or_default();
             let Some(job) = jobs.iter_mut().find(|job| job.name == name) else {
                 panic!("a line about no job: {line}");

@@ -126,6 +126,7 @@ mod tests {
         let found = labels(asset, "{}", &[]);
         assert_eq!(found.copyright.text(), "2015 (C) somebody");
         assert_eq!(found.credits().collect::<Vec<_>>(), [("author", "A")]);
-        assert_eq!(labels(r#","extras":[1]"#, "{}", &[]), Labels::default());
+        let other = labels(r#","extras":{"title":[1]}"#, "{}", &[]);
+        assert_eq!(other, Labels::default());
     }
 }
