@@ -251,12 +251,16 @@ fn vertex_colours_become_a_valid_glb_with_scores_and_a_sheet() {
     let (clean, words) = validate(&path);
     assert!(clean, "{words}");
     // The validator looks at the colours: told that they are three floats it finds them too long for their bytes.
-    let lie = String::from_utf8_lossy(&glb[20..])
-        .find("5121")
-        .expect("bytes")
-        + 20;
+    let text = String::from_utf8_lossy(&glb[20..]);
+    let colours = text.find("VEC4").expect("four components");
+    let begin = text[..colours].rfind('{').expect("an accessor");
+    let end = colours + text[colours..].find('}').expect("an accessor");
+    let lie = text[begin..end].find("5123").expect("numbers of 16 bits") + begin + 20;
     let mut lying = glb;
     lying[lie..lie + 4].copy_from_slice(b"5126");
     std::fs::write(&path, &lying).expect("written");
-    assert!(!validate(&path).0, "floats where bytes are passed");
+    assert!(
+        !validate(&path).0,
+        "floats where numbers of 16 bits are passed"
+    );
 }

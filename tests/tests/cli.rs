@@ -74,9 +74,7 @@ fn bad_flags_are_told_in_one_line_with_64() {
         let text = refused(&bench, &[&bake[..], &words(more)].concat(), 64);
         assert!(text.contains(wanted), "{wanted:?} is not in {text}");
     }
-    assert!(
-        refused(&bench, &[], 64).contains("bake, compare, serve, submit, status, wait, cancel")
-    );
+    assert!(refused(&bench, &[], 64).contains("bake, compare, replay, serve, submit, status"));
     assert!(refused(&bench, &["bakery"], 64).contains("bakery"));
     assert!(refused(&bench, &["bake"], 64).contains("MESH"));
     let alone = words("bake mesh.glb -o out/out.glb");

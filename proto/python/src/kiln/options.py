@@ -30,6 +30,7 @@ class Options(TypedDict, total=False):
     compress: Literal["none", "meshopt"]
     vertex_colours: bool
     provenance_attribute: bool
+    detail: Literal["off", "normal", "occlusion", "normal,occlusion"]
     alpha_mode: Literal["auto", "opaque", "mask", "blend"]
     alpha_cutoff: float
     remove_unseen: bool
