@@ -26,7 +26,7 @@ use proto::table::{Layer, LayerTexture, pack_normal, unpack_normal};
 use rayon::prelude::*;
 
 use crate::bake::model::atlas::barycentrics_at;
-use crate::bake::model::hierarchy::{Facing, Hierarchy, Line, blend, cross, dot, sub, unit_vector};
+use crate::bake::model::hierarchy::{Facing, Hierarchy, Line, blend, dot, unit_vector};
 use crate::bake::model::normals::point_normals;
 use crate::bake::model::raster::NOTHING;
 use crate::bake::model::scene::Scene;
@@ -298,12 +298,13 @@ impl Shape<'_> {
             Some(hit) => (hit.triangle, hit.weights),
             None => {
                 let nearest = self.hierarchy.nearest(from, reach)?;
-                let [a, b, c] = self.of(nearest.triangle, self.positions);
-                let faces = dot(cross(sub(b, a), sub(c, a)), along) > 0.0;
-                faces.then_some((nearest.triangle, nearest.weights))?
+                (nearest.triangle, nearest.weights)
             }
         };
         let normal = unit_vector(blend(&self.of(triangle, self.normals), weights))?;
+        if hit.is_none() && dot(normal, along) <= 0.0 {
+            return None;
+        }
         let open = self.open.as_ref().map_or(1.0, |open| {
             let corners = self.triangles[triangle as usize];
             let shares = corners.iter().zip(weights);

@@ -19,7 +19,7 @@ const SIDE_BY_SIDE: usize = 1 << 14;
 const DEEPEST: usize = 32;
 /// Slack of the barycentric coordinates at which a line still hits: a line through an edge must not slip between two
 /// triangles.
-const SLACK: f32 = 1e-5;
+const SLACK: f64 = 1e-6;
 
 /// Which sides of the triangles a line hits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -289,25 +289,29 @@ fn distance_along(node: &Node, line: &Line, inverse: Point, [low, high]: [f32; 2
     }
 }
 
-/// Signed distance and barycentric coordinates of where a line meets a triangle.
+/// Signed distance and barycentric coordinates of where a line meets a triangle. In doubles: of slivers, and along edges, 32
+/// bits are a matter of luck.
 fn meet(corners: &[Point; 3], line: &Line) -> Option<(f32, [f32; 3])> {
-    let (one, two) = (sub(corners[1], corners[0]), sub(corners[2], corners[0]));
-    let across = cross(line.along, two);
-    let determinant = dot(one, across);
-    let along = match line.facing {
+    let [a, b, c] = corners.map(|corner| corner.map(f64::from));
+    let (from, along) = (line.from.map(f64::from), line.along.map(f64::from));
+    let (one, two) = (vector::sub(b, a), vector::sub(c, a));
+    let across = vector::cross(along, two);
+    let determinant = vector::dot(one, across);
+    let meets = match line.facing {
         Facing::Any => determinant != 0.0,
         Facing::Along => determinant < 0.0,
     };
-    if !along {
+    if !meets {
         return None;
     }
     let inverse = 1.0 / determinant;
-    let off = sub(line.from, corners[0]);
-    let u = dot(off, across) * inverse;
-    let over = cross(off, one);
-    let v = dot(line.along, over) * inverse;
+    let off = vector::sub(from, a);
+    let u = vector::dot(off, across) * inverse;
+    let over = vector::cross(off, one);
+    let v = vector::dot(along, over) * inverse;
     let within = u >= -SLACK && v >= -SLACK && u + v <= 1.0 + SLACK;
-    within.then(|| (dot(two, over) * inverse, [1.0 - u - v, u, v]))
+    let at = vector::dot(two, over) * inverse;
+    within.then(|| (at as f32, [1.0 - u - v, u, v].map(|weight| weight as f32)))
 }
 
 /// Square of the distance from a point to a box.
