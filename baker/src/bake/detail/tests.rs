@@ -148,9 +148,9 @@ fn a_coarse_ball_gets_the_normals_of_the_bumpy_one() {
             .iter()
             .map(|shown| degrees(found(shown), wanted(shown))),
     );
-    assert!(before > 8.0 && after < 1.0, "{before} {after}");
+    assert!(before > 6.0 && after < 0.5, "{before} {after}");
     let figures = details.figures.expect("figures");
-    assert!(figures.found > 0.9999, "{figures:?}");
+    assert!(figures.found > 0.99, "{figures:?}");
     assert!(
         (f64::from(figures.angle_deg) - before).abs() < 0.5,
         "{figures:?} {before}"
