@@ -1,8 +1,8 @@
 //! The encode role: mesh and texture with its layers, or mesh and vertex colours → GLB, PLY or OBJ, read back before it
-//! counts. Then the views kept for it → scores and a contact sheet.
+//! counts. Then the views kept for it → scores, a contact sheet and the views' part of the report's page.
 //!
-//! Views arrive one by one after the GLB is out, and are dropped one by one. Of each remain a score and, for the sheet,
-//! three small pictures.
+//! Views arrive one by one after the GLB is out, and are dropped one by one. Of each remain a score and, for sheet and
+//! page, three small pictures.
 
 mod files;
 mod gallery;
@@ -256,7 +256,7 @@ struct Compared {
     page: Vec<Shown>,
 }
 
-/// Scores the held-out views and prepares the rows of the sheet. The fit's views have their refined cameras and
+/// Scores the held-out views and prepares the rows of sheet and page. The fit's views have their refined cameras and
 /// exposures. Held-out views stay as given, since the mesh fixes the frame in which cameras were refined.
 fn receive_views(
     session: &Session,

@@ -42,12 +42,10 @@ def crates():
         if package["source"]:
             about = ", ".join([f"{package['license']}", *package["authors"]])
             yield f"{package['name']} {package['version']}", about, texts(Path(package["manifest_path"]).parent)
-    page = json.loads((HERE.parents[1] / "supervisor/page/package.json").read_text())["dependencies"]
-    for name, version in sorted(page.items()):
-        built = Path(said["target_directory"]).glob(f"release/build/kiln-*/out/page/node_modules/{name}")
-        # Without the page, its packages are not in the programs either.
-        for folder in sorted(built, key=os.path.getmtime)[-1:]:
-            yield f"{name} {version} (npm)", json.loads((folder / "package.json").read_text())["license"], texts(folder)
+    page = Path(said["target_directory"]).glob("release/build/kiln-*/out/page/dist/licences.txt")
+    # Without the page, its packages are not in the programs either.
+    for file in sorted(page, key=os.path.getmtime)[-1:]:
+        yield "The sidecar's page (npm)", "three, fflate and what three brings along", [file.read_text().strip()]
 
 
 def third_party():

@@ -83,6 +83,7 @@ const licences = BUNDLED.map((name) => {
 // What three brings along of others.
 licences.push(
     "Basis Universal transcoder (Apache-2.0)\n\nCopyright Binomial LLC. Licensed under the Apache License, Version 2.0: https://www.apache.org/licenses/LICENSE-2.0\n",
+    "Zstandard, within zstddec (BSD-3-Clause)\n\nCopyright Meta Platforms, Inc. and affiliates. The licence: https://github.com/facebook/zstd/blob/dev/LICENSE\n",
     "meshoptimizer's decoder (MIT), ktx-parse (MIT), zstddec (MIT)\n\nCopyright Arseny Kapoulkine; Don McCurdy. Licensed under the MIT License, as three above.\n",
 );
 

@@ -21,7 +21,8 @@ use crate::error::JobError;
 mod views;
 
 pub use views::{
-    Pictures, companion, exporter, find_uploaded, find_views, is_model, likely, splats_of,
+    Pictures, companion, exporter, find_uploaded, find_views, is_model, likely, list_around,
+    splats_of,
 };
 
 /// A file beneath an opened folder.

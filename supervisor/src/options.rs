@@ -61,7 +61,8 @@ pub struct JobOptions {
     #[serde(deserialize_with = "source::object")]
     #[schemars(schema_with = "schema::source_or_null")]
     pub mesh: Option<Source>,
-    /// A `transforms.json`, a model of COLMAP by its `images.bin` or `images.txt`, a safetensors file, or Gaussian splats
+    /// A `transforms.json`, a model of COLMAP by its `images.bin` or `images.txt`, another program's cameras (`.sfm`,
+    /// `.mlp`, `.out`, `.xml`, `cameras.json`), a safetensors file, or Gaussian splats
     /// (PLY, SPZ, SOG, `.splat`, glTF with `KHR_gaussian_splatting`).
     #[arg(skip)]
     #[serde(deserialize_with = "source::object")]

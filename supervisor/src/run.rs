@@ -37,10 +37,11 @@ pub fn run() -> ExitCode {
         tracing::warn!(%error, "workers may inherit descriptors of whoever started kiln");
     }
     // The exit code of a job tells of the job, whose files are in place.
-    let of_job = matches!(
-        command,
-        Command::Bake { .. } | Command::BakeMany { .. } | Command::Remote(_)
-    );
+    let of_job = match &command {
+        Command::Bake { .. } | Command::BakeMany { .. } => true,
+        Command::Remote(task) => task.is_of_job(),
+        _ => false,
+    };
     // Unwinding drops the children's handles, which kills them.
     let code = panics::caught(|| carry_out(command, &bars));
     let code = code.unwrap_or_else(|error| fail(&error, json));

@@ -161,7 +161,7 @@ fn files_of_odd_names_are_refused_in_one_line() {
         assert_eq!(lines.last().expect("a line")["code"], "invalid_asset");
         job.bench.assert_clean(&[]);
 
-        // A missing picture of this name, a missing mesh, and a result without a folder.
+        // A missing picture of this name, a missing mesh, and a report in a folder that is made.
         let absent = Job::new(name.as_bytes(), &icosphere(2).ply());
         fs::remove_file(
             absent

@@ -104,18 +104,23 @@ fn cameras_of_another_program_give_the_bytes_that_transforms_json_gives() {
         line.starts_with("a.sfm: frame 0: /home/me/pictures/0.png: "),
         "{line}"
     );
-    fs::remove_file(bench.path("bundler/list.txt")).expect("there");
+    let list = bench.path("bundler/list.txt");
+    fs::rename(&list, bench.path("elsewhere.txt")).expect("there");
     let all = words("--quality draft --texture-size 256 -o out/b.glb");
     let line = bench.baked("mesh.obj", "bundler", &all).refusal(66);
     assert!(line.contains("list.txt: no such file"), "{line}");
+    fs::rename(bench.path("elsewhere.txt"), list).expect("room");
     // A sidecar reads them itself; a client cannot send what only prepare finds.
     let _sidecar = Sidecar::start(&bench, &[]);
     let submit = words(
         "submit mesh.obj --wait -o out/b.glb --quality draft --texture-size 256 --device cpu --views",
     );
-    let by_path = [&submit[..], &["scene/a.sfm", "--by-path"]].concat();
-    kiln(&bench, &by_path).assert_code(0);
-    assert!(bench.bytes("out/b.glb").expect("the result") == wanted);
+    for views in ["scene/a.sfm", "bundler/bundle/bundle.out"] {
+        let by_path = [&submit[..], &[views, "--by-path"]].concat();
+        kiln(&bench, &by_path).assert_code(0);
+        let same = bench.bytes("out/b.glb").expect("the result") == wanted;
+        assert!(same, "{views}: other bytes");
+    }
     let elsewhere = [
         &submit[..],
         &["meshroom/a.sfm", "--by-path", "--images", "scene"],

@@ -62,7 +62,7 @@ impl Gallery<'_> {
         }
         if left_out > 0 {
             page.push_str(&format!(
-                "<p>{left_out} more views were left out for their size.</p>\n"
+                "<p>Views left out for their size: {left_out}.</p>\n"
             ));
         }
         page.push_str("</section>\n");
@@ -218,7 +218,11 @@ mod tests {
     fn a_page_keeps_its_size_whatever_the_pictures() {
         let page = page(32, CELL, &[]);
         assert!(page.len() as u64 <= MAX_GALLERY_BYTES, "{}", page.len());
-        assert!(page.contains(" more views were left out"), "{}", page.len());
+        assert!(
+            page.contains("Views left out for their size: "),
+            "{}",
+            page.len()
+        );
         assert!(page.matches("<figcaption><b>").count() >= 8);
     }
 }

@@ -33,7 +33,7 @@ pub enum Class {
 pub(crate) const STL_MESH: &str = "a mesh (STL)";
 pub(crate) const OFF_MESH: &str = "a mesh (OFF)";
 
-/// The first line of Bundler's files.
+/// What [`recognise`] calls Bundler's files.
 pub(crate) const BUNDLER: &str = "a Bundler file";
 
 /// Cameras that are read under the names that their programs give them.

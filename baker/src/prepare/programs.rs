@@ -9,7 +9,7 @@
 //! | `cameras.json` | trainers of Gaussian splats | [`splatting`] |
 //!
 //! Each reader names the source of its convention. Poses become world to camera with `OpenCV` axes. What a file says and is
-//! not obeyed (a skew, a rolling shutter, another projection) is refused by name. Pictures lie beneath the file's folder or
+//! not obeyed (a skew, a rig, another projection) is refused by name. Pictures lie beneath the file's folder or
 //! `--images` ([`Root::Pictures`]), found as those of a `transforms.json` are. Memory grows with the file, which is bounded.
 //!
 //! [`Root::Pictures`]: proto::message::Root::Pictures
@@ -37,7 +37,9 @@ use wrong::{Read, Wrong};
 
 /// The program whose file `name` with these bytes is, where it is one of those that are read.
 pub(crate) fn of(name: &str, bytes: &[u8]) -> Option<Program> {
-    let begins = |byte| bytes.trim_ascii_start().starts_with(&[byte]);
+    // A byte order mark may come first.
+    let text = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
+    let begins = |byte| text.trim_ascii_start().starts_with(&[byte]);
     of_name(name).filter(|program| match program {
         // A transforms.json of this name is an object.
         Program::Splatting => begins(b'['),

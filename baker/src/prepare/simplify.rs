@@ -8,11 +8,12 @@
 //! Where the topology does not allow the target, small loose parts are dropped. Where that is not enough, the mesh is
 //! clustered without regard to topology. A warning says so.
 
+use kiln_atlas::surface::surface_area;
 use meshopt::{SimplifyOptions, VertexDataAdapter};
 use proto::job::Simplify;
 use proto::message::{Code, Failure};
 
-use crate::bake::model::normals::{point_normals, surface_area};
+use crate::bake::model::normals::point_normals;
 use crate::prepare::clean::{self, CleanError, CleanMesh};
 use crate::prepare::load::{NoUvs, RawMesh};
 

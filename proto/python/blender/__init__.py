@@ -15,6 +15,8 @@ from . import job as jobs
 _POLL = 0.1
 #: Blender 4.5 and newer ask whether a path may begin with `//`, the folder of the .blend file.
 _PATH = {"PATH_SUPPORTS_BLEND_RELATIVE"} if bpy.app.version >= (4, 5, 0) else set()
+#: What the environment names, where the preferences name nothing.
+_PROGRAM = os.environ.get("KILN_BIN")
 
 
 class Preferences(bpy.types.AddonPreferences):
@@ -22,7 +24,7 @@ class Preferences(bpy.types.AddonPreferences):
 
     program: StringProperty(
         name="Program",
-        description="The program kiln, with kiln-baker beside it (Linux). Empty: the one on the PATH, or a sidecar that runs",
+        description="The program kiln, with kiln-baker beside it (Linux), where no sidecar runs. Empty: the one on the PATH",
         subtype="FILE_PATH",
         options=_PATH,
     )
@@ -223,8 +225,11 @@ def _client(context):
         if not (jobs.is_here(preferences.url) or bpy.app.online_access):
             raise ValueError("the sidecar is on another machine, and Blender may not go online: Preferences > System > Network")
         return kiln.Client(preferences.url, preferences.token)
-    if preferences.program:
-        os.environ["KILN_BIN"] = bpy.path.abspath(preferences.program)
+    program = bpy.path.abspath(preferences.program) if preferences.program else _PROGRAM
+    if program:
+        os.environ["KILN_BIN"] = program
+    else:
+        os.environ.pop("KILN_BIN", None)
     return None
 
 

@@ -20,7 +20,7 @@ import kiln
 
 Rows = Sequence[Sequence[float]]
 
-PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff", ".bmp")
+PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff", ".bmp", ".exr", ".hdr")
 #: By how much the sides of a picture may be rounded differently from those of the render.
 _ASPECT = 0.01
 

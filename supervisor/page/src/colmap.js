@@ -1,7 +1,7 @@
 // A sparse model of COLMAP, its `images` and `cameras` in binary or in text → views: a file each, its pose, its lens for a picture of
 // some size. The same reading as baker/src/prepare/colmap; what Kiln refuses, it refuses with its own words when the job runs.
 //
-// Distortion is left out, as in transforms.js: the comparison is off by it. A fisheye has no lens here.
+// Distortion is left out, as in transforms.js: the comparison is off by it. A lens that is resampled has none here.
 
 import { fromOpenCv, poseOf } from "./camera.js";
 
@@ -14,6 +14,8 @@ const MODELS = /** @type {[string, number, boolean, boolean?][]} */ ([
     ["SIMPLE_PINHOLE", 3, false], ["PINHOLE", 4, true], ["SIMPLE_RADIAL", 4, false], ["RADIAL", 5, false], ["OPENCV", 8, true],
     ["OPENCV_FISHEYE", 8, true, true], ["FULL_OPENCV", 12, true], ["FOV", 5, true, true], ["SIMPLE_RADIAL_FISHEYE", 4, false, true],
     ["RADIAL_FISHEYE", 5, false, true], ["THIN_PRISM_FISHEYE", 12, true, true], ["RAD_TAN_THIN_PRISM_FISHEYE", 16, true, true],
+    ["SIMPLE_DIVISION", 4, false, true], ["DIVISION", 5, true, true], ["SIMPLE_FISHEYE", 3, false, true], ["FISHEYE", 4, true, true],
+    ["EUCM", 6, true, true], ["EQUIRECTANGULAR", 2, false, true],
 ]); // prettier-ignore
 
 /** The file of cameras that belongs to a list of images, if it is one. @param {string} name */

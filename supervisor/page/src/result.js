@@ -140,6 +140,9 @@ async function fillStrip(strip, views, report, compare, note) {
     }
 
     report.then((read) => {
+        // Each panorama is six views there.
+        const count = (read?.prepare?.views ?? 0) + (read?.prepare?.holdout_views ?? 0);
+        if (count > 0 && count !== views.length) return;
         const held = new Map((read?.encode?.holdout ?? []).map((/** @type {any} */ score) => [score.view, score.psnr_db]));
         const fitted = new Map((read?.bake?.views ?? []).map((/** @type {any} */ fit) => [fit.view, fit.psnr_db]));
         views.forEach(({ index }, k) => {

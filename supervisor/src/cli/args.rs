@@ -52,7 +52,8 @@ Examples:
       Show what can bake on this machine.
 
 Exit codes:
-  0 done · 64 bad flags · 65 bad mesh or views · 66 mesh or views file, or job, missing
+  0 done · 64 bad flags · 65 bad mesh or views, or a PSNR below the least
+  66 mesh or views file, or job, missing
   69 no such device, or no sidecar · 70 a worker crashed twice · 71 a worker cannot be started
   73 cannot create the output there · 74 reading or writing failed
   75 the sidecar is full or leaves: try again · 76 the sidecar is of another version
@@ -165,7 +166,7 @@ pub(super) struct BakeArgs {
     /// Of objects with the long flags as keys, `mesh` among them.
     #[arg(long, value_name = "FILE", conflicts_with_all = [
         "mesh", "views", "output", "preview", "html", "maps", "report", "texture_format", "texture_quality", "compress",
-        "vertex_colours", "provenance_attribute",
+        "vertex_colours", "provenance_attribute", "detail", "min_psnr",
     ])]
     pub(super) jobs: Option<PathBuf>,
     /// How many of them run at once.
@@ -265,7 +266,7 @@ impl HostArgs {
 pub(super) struct JobArgs {
     /// The pictures of a COLMAP model.
     ///
-    /// If not in `images` beside it or up to two folders above it; or those of another program's cameras, if not beside
+    /// If not in `images` beside it or up to three folders above it; or those of another program's cameras, if not beside
     /// their file. Masks lie in `masks` beside this folder.
     #[arg(value_parser = named(), long, value_name = "FOLDER")]
     pub(super) images: Option<PathBuf>,
@@ -290,7 +291,7 @@ pub(super) struct JobArgs {
     /// The report as one page: .html.
     ///
     /// Any browser shows it, without a network: up to 32 views, held-out ones first, each under a line that is dragged
-    /// between input and result, with its error; the texture, warnings, figures and times. 8 MiB at most.
+    /// between input and result, with its error; the texture, warnings, figures and times. Its pictures take 7 MiB at most.
     #[arg(value_parser = file(HTML), long, value_name = "FILE", help_heading = "Result")]
     pub(super) html: Option<PathBuf>,
     /// Pictures of coverage, residual, provenance.

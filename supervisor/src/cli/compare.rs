@@ -205,9 +205,11 @@ fn poor(least: f64, models: &[CompareModel], comparison: &Comparison) -> Option<
         .iter()
         .zip(inputs(comparison))
         .find(|(model, _)| below(model))?;
-    let psnr = (model.psnr_db).map_or_else(|| "no PSNR".to_owned(), |db| format!("{db:.2} dB"));
-    let path = input.path.display();
-    let message = format!("{path} has {psnr}, less than the {least} dB of --fail-below");
+    let psnr = (model.psnr_db).map_or_else(
+        || format!("no PSNR, and --fail-below asks for {least} dB"),
+        |db| format!("{db:.2} dB, less than the {least} dB of --fail-below"),
+    );
+    let message = format!("{} has {psnr}", input.path.display());
     let hint = "--picture shows where it is wrong";
     Some(JobError::own(Code::InvalidAsset, message, hint))
 }

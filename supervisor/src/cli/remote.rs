@@ -41,6 +41,14 @@ pub struct Task {
     what: What,
 }
 
+impl Task {
+    /// Whether its exit code tells of a job or of files.
+    #[must_use]
+    pub fn is_of_job(&self) -> bool {
+        !matches!(self.what, What::Status(_) | What::List(..))
+    }
+}
+
 #[derive(Debug)]
 enum What {
     Submit(Box<Submit>),
@@ -266,7 +274,10 @@ pub(super) fn fetch(args: FetchArgs) -> Checked<Task> {
     let (ending, given) = (Path::new(name).extension(), args.output.extension());
     let ending = ending.unwrap_or_default();
     let folder = args.names.len() > 1 || is_folder(&args.output);
-    if !folder && !given.is_some_and(|given| given.eq_ignore_ascii_case(ending)) {
+    if !folder
+        && !ending.is_empty()
+        && !given.is_some_and(|given| given.eq_ignore_ascii_case(ending))
+    {
         let (output, ending) = (args.output.display(), ending.display());
         return Err(JobError::own(
             Code::InvalidSpec,

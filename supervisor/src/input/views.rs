@@ -67,11 +67,8 @@ pub fn find_views(path: &Path, images: Option<&Path>) -> Result<Input, Box<JobEr
     if path.is_dir() && !file.exists() {
         return Err(without_cameras(path));
     }
-    let mut input = find("the views", &file)?;
+    let mut input = with_list(find("the views", &file)?, &file)?;
     let program = programs::of_name(&input.name);
-    if program == Some(Program::Bundler) {
-        input = with_list(input, &file)?;
-    }
     input.pictures = match (images, is_model(&input.name)) {
         (None, true) => Some(beside(&file, None)?),
         (None, false) => None,
@@ -88,27 +85,30 @@ pub fn find_views(path: &Path, images: Option<&Path>) -> Result<Input, Box<JobEr
     Ok(input)
 }
 
-/// A file of Bundler by the folder of its list of pictures, which is that around `bundle`.
+/// A file of Bundler by the folder of its list of pictures, where that lies around its folder `bundle`.
 fn with_list(input: Input, file: &Path) -> Result<Input, Box<JobError>> {
-    let name = format!("bundle/{}", input.name);
-    let folder = std::path::absolute(file).ok();
-    let around = folder.as_deref().and_then(Path::parent);
-    let around = around
-        .filter(|folder| folder.ends_with("bundle"))
-        .and_then(Path::parent);
-    let list = programs::list_of(&name).unwrap_or_default();
-    let Some(list) = around
-        .map(|around| around.join(list))
-        .filter(|list| list.is_file())
-    else {
-        return Ok(input);
-    };
-    let folder = find("the list of pictures", &list)?.folder;
-    Ok(Input {
-        folder,
-        name,
-        ..input
-    })
+    let file = std::path::absolute(file).ok();
+    let around = file.and_then(|file| list_around(&file, &input.name));
+    match around.filter(|(list, _)| list.is_file()) {
+        Some((list, name)) => Ok(Input {
+            folder: find("the list of pictures", &list)?.folder,
+            name,
+            ..input
+        }),
+        None => Ok(input),
+    }
+}
+
+/// Where the list of pictures of a file of Bundler lies that is in a folder `bundle`: around that. And the file's name from
+/// there.
+#[must_use]
+pub fn list_around(file: &Path, name: &str) -> Option<(PathBuf, String)> {
+    let around = (file.parent()?)
+        .ends_with("bundle")
+        .then_some(file.parent()?.parent()?)?;
+    let name = format!("bundle/{name}");
+    let list = programs::list_of(&name)?;
+    Some((around.join(list), name))
 }
 
 /// The folder of pictures that the user names, with `masks` beside it.

@@ -465,9 +465,11 @@ fn poor(least: f64, done: Role, held_out: Option<bool>, report: &Report) -> Opti
         Some(psnr) => format!(
             "the result explains {views} with {psnr:.2} dB, less than the {least} dB of --min-psnr"
         ),
-        None => format!("no PSNR of {views} is known, and --min-psnr asks for {least} dB"),
+        None => format!(
+            "{views} give no PSNR (vertex colours have one of held-out views alone), and --min-psnr asks for {least} dB"
+        ),
     };
-    let hint = "--rejected and --preview show where it is wrong; or ask for less";
+    let hint = "without --min-psnr, --preview shows where it is wrong; or ask for less";
     Some(JobError::own(Code::InvalidAsset, message, hint))
 }
 

@@ -176,7 +176,7 @@ const SPLAT_TRIANGLES: u32 = 30_000;
 /// A dry run waits no longer: rows and planes are the same with any atlas, near enough, and only the seams' differ.
 const DRY_RUN_UNWRAP: u64 = 5_000;
 
-/// After this, the linear-time fallback makes the atlas. A sane mesh of 100,000 triangles unwraps in about two seconds;
+/// After this, the linear-time fallback makes the atlas. A sane mesh of 100,000 triangles unwraps in less than two seconds;
 /// what takes longer is soup, for which waiting brings little.
 fn unwrap_deadline(quality: Quality) -> u64 {
     match quality {

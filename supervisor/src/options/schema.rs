@@ -46,7 +46,7 @@ fn source() -> Value {
         })),
         object(&["path", "images"], json!({
             "path": { "type": "string", "pattern": r"^/(.*/)?(images\.(bin|txt)|cameras\.json|[^/]+\.(sfm|mlp|out|xml))$", "description": "A model of COLMAP, or another program's cameras, beneath a folder that --root allows" },
-            "images": absolute("Of views that are such files: the folder of their pictures beneath a folder that --root allows, if not images beside a model or up to two folders above it, or the folder of another program's file"),
+            "images": absolute("Of views that are such files: the folder of their pictures beneath a folder that --root allows, if not images beside a model or up to three folders above it, or the folder of another program's file"),
         })),
         uploaded(json!({ "type": "string", "description": "One of files, which names the others" })),
     ] })

@@ -26,7 +26,7 @@ pub enum Source {
     Path {
         /// Absolute.
         path: PathBuf,
-        /// The folder of the pictures of a model of COLMAP, if not beside it; absolute.
+        /// The folder of the pictures of a model of COLMAP or of another program's cameras, if not beside it; absolute.
         #[serde(skip_serializing_if = "Option::is_none")]
         images: Option<PathBuf>,
     },

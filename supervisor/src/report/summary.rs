@@ -140,7 +140,7 @@ impl Report {
                 lines.push("the workers ran without their full sandbox".to_owned());
             }
             Some(Level::NoLandlock) => lines.push(
-                "there is no Landlock here: the bake could open no file once it had data, and any before".to_owned(),
+                "there is no Landlock here: the bake could open any file before it had data, and none after".to_owned(),
             ),
             Some(Level::Full) | None => {}
         }

@@ -15,7 +15,7 @@ use proto::programs;
 
 use super::problem::Problem;
 use crate::error::JobError;
-use crate::input::{Beyond, Input, Pictures, find, find_uploaded, is_model, likely};
+use crate::input::{Beyond, Input, Pictures, find, find_uploaded, is_model, likely, list_around};
 use crate::options::{ARRAYS, JobOptions, Source};
 
 /// The allowed folders, opened. A folder that was named by a link has both names.
@@ -83,9 +83,15 @@ impl Roots {
         })
     }
 
-    /// Opens views. Pictures of another program's cameras lie beneath their folder or in `images`. A COLMAP model's pictures are in `images`, or beside or above the model, beneath the same root.
+    /// Opens views. Pictures of another program's cameras lie beneath their folder or in `images`. A COLMAP model's pictures
+    /// are in `images`, or beside or above the model, beneath the same root.
     fn views(&self, path: &Path, images: Option<&Path>) -> Result<Input, String> {
         let mut input = self.find(path)?;
+        if let Some((list, name)) = list_around(path, &input.name)
+            && let Ok(list) = self.find(&list)
+        {
+            (input.folder, input.name) = (list.folder, name);
+        }
         let model = is_model(&input.name);
         let other = programs::of_name(&input.name).is_some();
         input.pictures = match (images, model) {

@@ -53,7 +53,7 @@ impl Peer {
 pub enum Stream {
     /// Over the Unix socket.
     Unix(UnixStream),
-    /// Over loopback TCP.
+    /// By TCP.
     Tcp(TcpStream),
 }
 

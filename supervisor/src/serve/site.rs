@@ -18,7 +18,7 @@ const CORS: [(HeaderName, &str); 3] = [
     ),
     (
         header::ACCESS_CONTROL_ALLOW_HEADERS,
-        "authorization, content-type, idempotency-key, if-match, if-none-match, if-range, last-event-id, range",
+        "authorization, content-type, idempotency-key, if-match, if-none-match, if-range, last-event-id, prefer, range",
     ),
     (
         header::ACCESS_CONTROL_EXPOSE_HEADERS,

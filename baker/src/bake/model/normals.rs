@@ -1,10 +1,9 @@
-//! Points and triangles → normals of the points; with the area and the vector arithmetic that prepare needs.
+//! Points and triangles → normals of the points.
 //!
 //! A triangle counts by its angle at the point (Thürmer and Wüthrich, 1998), so normals do not depend on the
 //! triangulation.
 
-pub(crate) use kiln_atlas::surface::surface_area;
-pub(crate) use kiln_raster::vector::{cross, sub, unit};
+use kiln_raster::vector::{cross, sub, unit};
 
 use crate::worker::progress::ticked;
 
@@ -50,6 +49,8 @@ pub(crate) fn point_normals(positions: &[[f32; 3]], triangles: &[[u32; 3]]) -> V
 
 #[cfg(test)]
 mod tests {
+    use kiln_atlas::surface::surface_area;
+
     use super::*;
 
     #[test]

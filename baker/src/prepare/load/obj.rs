@@ -108,7 +108,9 @@ struct Naming {
 impl Naming {
     fn begin(&mut self, line: &[u8], key: &[u8]) {
         let name = line.trim_ascii_start().get(key.len()..);
-        self.current = name.unwrap_or_default().trim_ascii().to_vec();
+        let name = name.unwrap_or_default().trim_ascii();
+        // Each face compares it: no longer than what a label keeps of it at most.
+        self.current = name[..name.len().min(1024)].to_vec();
     }
 
     fn face(&mut self) {

@@ -23,6 +23,9 @@ use super::probe::check_size;
 use super::webp;
 use super::{Colours, Header, Meaning};
 
+/// Most channels of a part: all of a block are decompressed at once.
+const MOST_CHANNELS: usize = 256;
+
 /// Width and height of an `OpenEXR`'s display window.
 pub(super) fn exr_size(bytes: &[u8]) -> Result<[u32; 2], PictureError> {
     let part = part(bytes)?;
@@ -40,8 +43,16 @@ pub(super) fn exr_size(bytes: &[u8]) -> Result<[u32; 2], PictureError> {
 
 /// Width and height of a Radiance HDR.
 pub(super) fn hdr_size(bytes: &[u8]) -> Result<[u32; 2], PictureError> {
-    let decoder = HdrDecoder::new(Cursor::new(bytes)).map_err(webp::damaged)?;
-    Ok(decoder.dimensions().into())
+    Ok(hdr(bytes)?.dimensions().into())
+}
+
+/// The decoder of a Radiance HDR. It is strict about headers, but knows one of the format's two signatures.
+fn hdr(bytes: &[u8]) -> Result<HdrDecoder<Cursor<&[u8]>>, PictureError> {
+    let decoder = match bytes.starts_with(b"#?RGBE") {
+        true => HdrDecoder::new_nonstrict(Cursor::new(bytes)),
+        false => HdrDecoder::new(Cursor::new(bytes)),
+    };
+    decoder.map_err(webp::damaged)
 }
 
 /// Samples of 16 bits, linear, and whether one was above 1.
@@ -153,7 +164,7 @@ pub(super) fn decode_hdr(
     header: Header,
     meaning: Meaning,
 ) -> Result<(Vec<[u8; 4]>, Colours), PictureError> {
-    let decoder = HdrDecoder::new(Cursor::new(bytes)).map_err(webp::damaged)?;
+    let decoder = hdr(bytes)?;
     let mut numbers = buffer(header, 12)?;
     if decoder.total_bytes() != numbers.len() as u64 {
         return Err(PictureError::Damaged(
@@ -181,10 +192,16 @@ fn part(bytes: &[u8]) -> Result<Part, PictureError> {
     let mut parts = meta.headers.into_iter();
     let rgb = |part: &Part| ["R", "G", "B"].iter().all(|name| has(part, name));
     let found = parts.find(|part| !part.deep && (rgb(part) || (has(part, "Y") && !has(part, "R"))));
-    found.ok_or(PictureError::Flavour(match deep {
+    let found = found.ok_or(PictureError::Flavour(match deep {
         true => "a deep OpenEXR",
         false => "an OpenEXR without channels R, G and B, or Y (as a multi-layer one of Blender)",
-    }))
+    }))?;
+    match found.channels.list.len() <= MOST_CHANNELS {
+        true => Ok(found),
+        false => Err(PictureError::Flavour(
+            "an OpenEXR of more than 256 channels",
+        )),
+    }
 }
 
 fn has(part: &Part, channel: &str) -> bool {

@@ -1,4 +1,4 @@
-//! Finds what stands beside the pixels of a file: its EXIF orientation, and whether it holds an ICC profile. Reads no
+//! Finds what stands beside the pixels of a file: its EXIF orientation, whether EXIF says Adobe RGB, and whether it holds an ICC profile. Reads no
 //! pixels and allocates nothing.
 
 use image::metadata::Orientation;

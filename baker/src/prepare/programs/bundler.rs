@@ -38,7 +38,7 @@ pub(super) fn read(bytes: &[u8], list: &[u8]) -> Read<Vec<Frame>> {
     let count = next("the number of cameras")?;
     if !(0.0..=MOST as f64).contains(&count) {
         return Err(Wrong::new(format!(
-            "promises {count} cameras, more than the {MOST} that are taken"
+            "promises {count} cameras, where 0 to {MOST} are taken"
         )));
     }
     next("the number of points")?;

@@ -120,14 +120,9 @@ pub(super) fn read(bytes: &[u8]) -> Read<Vec<Frame>> {
             let text = format!("{}: is of a rig of cameras, which is not taken", view.path);
             return Err(Wrong::unsupported(text, UNDISTORT));
         }
-        let lens = match lenses.get(&view.intrinsic_id) {
-            Some(Ok(lens)) => Ok(*lens),
-            Some(Err(wrong)) => Err(Wrong {
-                text: wrong.text.clone(),
-                ..*wrong
-            }),
-            None => Err(Wrong::new("its intrinsicId is that of no intrinsic")),
-        };
+        let lens = lenses.get(&view.intrinsic_id).cloned();
+        let lens =
+            lens.unwrap_or_else(|| Err(Wrong::new("its intrinsicId is that of no intrinsic")));
         frames.push(frame(&view.path, pose, lens)?);
     }
     match frames.is_empty() {
@@ -222,7 +217,11 @@ fn distortion(intrinsic: &Intrinsic, older: bool) -> Read<Option<Distortion>> {
         ("radialk1" | "radial1", &[k1]) => Distortion::brown([k1, 0.0, 0.0, 0.0], [0.0; 2])?,
         ("radialk3" | "radial3", &[k1, k2, k3]) => Distortion::brown([k1, k2, k3, 0.0], [0.0; 2])?,
         ("brown", &[k1, k2, k3, t1, t2]) => Distortion::brown([k1, k2, k3, 0.0], [t1, t2])?,
-        ("fisheye" | "fisheye4", &[_, _, _, _]) => Some(Distortion::Curved(Curved::fisheye(&list))),
+        ("fisheye" | "fisheye4", &[k1, k2, k3, k4]) => {
+            // Bounded as others are.
+            Distortion::brown([k1, k2, k3, k4], [0.0; 2])?;
+            Some(Distortion::Curved(Curved::fisheye(&list)))
+        }
         (kind, _) => return Err(refused(kind)),
     })
 }

@@ -19,6 +19,7 @@ use roxmltree::Node;
 use super::posed::{frame, placed, product};
 use super::wrong::{Read, UNDISTORT, Wrong};
 use super::xml::{self, child, number, numbers};
+use crate::prepare::foreign;
 use crate::prepare::transforms::{
     Curved, Distortion, Fisheye, Frame, Known, Lens, MAX_PIXELS, Pose,
 };
@@ -36,7 +37,13 @@ struct Place {
 pub(super) fn read(bytes: &[u8]) -> Read<Vec<Frame>> {
     let tree = xml::parse(bytes)?;
     let chunk = tree.descendants().find(|node| node.has_tag_name("chunk"));
-    let chunk = chunk.ok_or_else(|| Wrong::new("is XML without a chunk of Metashape"))?;
+    let chunk = chunk.ok_or_else(|| match foreign::recognise(bytes) {
+        Some(found) => Wrong {
+            hint: found.hint,
+            ..Wrong::new(found.to_string())
+        },
+        None => Wrong::new("is XML without a chunk of Metashape"),
+    })?;
     let (mut lenses, mut places) = (HashMap::new(), HashMap::new());
     for node in chunk.descendants().filter(Node::is_element) {
         let id = node.attribute("id").unwrap_or_default();
@@ -65,15 +72,10 @@ pub(super) fn read(bytes: &[u8]) -> Read<Vec<Frame>> {
             .attribute("component_id")
             .and_then(|id| places.get(id));
         let place = component.and_then(Option::as_ref).or(whole.as_ref());
-        let lens = match camera.attribute("sensor_id").and_then(|id| lenses.get(id)) {
-            Some(Ok(lens)) => Ok(*lens),
-            Some(Err(Wrong { code, text, hint })) => Err(Wrong {
-                code: *code,
-                text: text.clone(),
-                hint,
-            }),
-            None => Err(Wrong::new("its sensor_id is that of no sensor")),
-        };
+        let lens = camera.attribute("sensor_id").and_then(|id| lenses.get(id));
+        let lens = lens
+            .cloned()
+            .unwrap_or_else(|| Err(Wrong::new("its sensor_id is that of no sensor")));
         let label = camera.attribute("label").unwrap_or_default();
         frames.push(frame(label, pose(transform, place), lens)?);
     }

@@ -6,7 +6,7 @@ use crate::prepare::transforms::Problem;
 use crate::worker::folder::FolderError;
 
 /// What is wrong with a file. The message puts the file's name before it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Wrong {
     pub(super) code: Code,
     pub(super) text: String,

@@ -1,5 +1,6 @@
 //! XML as a tree, and the numbers in it. Entities are refused: a few of them make a file of gigabytes out of one of a page.
 
+use proto::message::Code;
 use roxmltree::{Document, Node, ParsingOptions};
 
 use super::wrong::{Read, Wrong};
@@ -11,10 +12,15 @@ const MOST_NODES: u32 = 1 << 20;
 
 pub(super) fn parse(bytes: &[u8]) -> Read<Document<'_>> {
     if bytes.len() > MOST_BYTES {
-        return Err(Wrong::new(format!(
+        let text = format!(
             "has {} bytes, more than the {MOST_BYTES} that are taken of XML",
             bytes.len()
-        )));
+        );
+        return Err(Wrong {
+            code: Code::LimitExceeded,
+            hint: "leave out views; a few hundred are enough for any object",
+            ..Wrong::new(text)
+        });
     }
     let text = std::str::from_utf8(bytes).map_err(|_other| Wrong::new("is not UTF-8"))?;
     let text = text.trim_start_matches('\u{feff}');

@@ -6,6 +6,7 @@
 
 use std::collections::HashSet;
 
+use kiln_raster::vector::{cross, sub, unit};
 use proto::message::{Phase, StepFate};
 use rayon::prelude::*;
 
@@ -13,7 +14,6 @@ use super::span::{Rim, span};
 use super::step::{Outcome, Ruler, pass};
 use super::topology::{Border, Step, Topology, ends};
 use super::unseen::{fan_area, length};
-use crate::bake::model::normals::{cross, sub, unit};
 use crate::prepare::clean::{CleanMesh, MIN_HEIGHT};
 use crate::worker::progress::{self, Progress};
 

@@ -5,6 +5,7 @@
 //! all around decides: for a closed surface the front is the outside, for a bowl the less occluded side. A part that is
 //! unseen, or seen from both sides alike (a leaf), keeps the winding of most of its area.
 
+use kiln_raster::vector::{cross, sub};
 use proto::message::StepFate;
 
 use super::edit;
@@ -12,7 +13,6 @@ use super::sight::{self, Groups};
 use super::step::{Outcome, pass};
 use super::topology::{Topology, ends};
 use super::unseen::length;
-use crate::bake::model::normals::{cross, sub};
 use crate::prepare::clean::CleanMesh;
 use crate::worker::progress::Progress;
 

@@ -5,8 +5,9 @@
 //! patch grows over edges from the first free triangle, as far as the radius and the bend of normals allow. A triangle
 //! of that size is a patch by itself.
 
+use kiln_raster::vector::{cross, sub, unit};
+
 use super::topology::Topology;
-use crate::bake::model::normals::{cross, sub, unit};
 use crate::prepare::clean::CleanMesh;
 
 /// Smallest cosine between normals of a patch and the normal of its first triangle.

@@ -6,12 +6,12 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use kiln_raster::vector::{cross, unit};
 use proto::message::Phase;
 use proto::table::Camera;
 use rayon::prelude::*;
 
 use super::canvas::{Canvas, Corner, Seen};
-use crate::bake::model::normals::{cross, unit};
 use crate::worker::pace;
 use crate::worker::progress::{self, Progress};
 

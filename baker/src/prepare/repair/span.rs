@@ -4,7 +4,7 @@
 //! border, then the area. In a plane all have the same area, so the shortest inner edges win. Angles are rounded to
 //! whole degrees, so that floating-point rounding decides nothing.
 
-use crate::bake::model::normals::{cross, sub, unit};
+use kiln_raster::vector::{cross, sub, unit};
 
 /// Weight of the squared lengths of inner edges beside the area.
 const SHAPE: f64 = 0.01;

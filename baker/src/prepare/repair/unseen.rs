@@ -19,6 +19,7 @@
 use std::time::Duration;
 
 use kiln_atlas::flow::Graph;
+use kiln_raster::vector::{cross, sub};
 use proto::message::StepFate;
 
 use super::edit;
@@ -26,7 +27,6 @@ use super::patches::patches;
 use super::sight::{self, EDGE, Eye, Groups, Sight};
 use super::step::{Outcome, Ruler, pass};
 use super::topology::{Topology, ends};
-use crate::bake::model::normals::{cross, sub};
 use crate::prepare::clean::CleanMesh;
 use crate::worker::progress::{Progress, unit};
 

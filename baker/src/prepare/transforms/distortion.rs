@@ -90,7 +90,7 @@ impl Distortion {
                 wanted: "a coefficient of a lens",
             })
         };
-        if keys.is_panorama() || top.is_panorama() {
+        if keys.is_of(top, Keys::is_panorama) {
             return Ok(None);
         }
         let parameters = keys.parameters.as_ref().or(top.parameters.as_ref());
@@ -102,7 +102,7 @@ impl Distortion {
                 wanted,
             });
         }
-        if keys.is_fisheye624() || top.is_fisheye624() {
+        if keys.is_of(top, Keys::is_fisheye624) {
             let parameters = parameters.ok_or(Problem::Missing("distortion_params"))?;
             let lens = Fisheye::of_aria(parameters);
             let lens = lens.ok_or(Problem::Parameters(parameters.len()))?;
@@ -125,7 +125,7 @@ impl Distortion {
             Some(other) => return Err(Problem::Parameters(other.len())),
         }
         let model = keys.camera_model.as_ref().or(top.camera_model.as_ref());
-        if keys.is_fisheye() || top.is_fisheye() {
+        if keys.is_of(top, Keys::is_fisheye) {
             return Ok(Some(Self::Curved(Curved::fisheye(&k[..4]))));
         }
         let rational = k[4] != 0.0

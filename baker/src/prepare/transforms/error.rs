@@ -40,7 +40,7 @@ pub(crate) enum TransformsError {
     #[error("has no frames: the list is empty")]
     EmptyFrames,
     /// More than [`MAX_VIEWS`].
-    #[error("has {0} frames, more than the {MAX_VIEWS} that are taken")]
+    #[error("has {0} views, more than the {MAX_VIEWS} that are taken (a panorama is six)")]
     TooManyFrames(usize),
     /// More names in one list than there may be frames.
     #[error("{key} has {count} names, more than the {MAX_VIEWS} frames that are taken")]
@@ -239,11 +239,7 @@ impl Problem {
             Self::Prism { .. } => {
                 "undistort the pictures first (colmap image_undistorter, ns-process-data) and set the coefficients to 0"
             }
-            Self::NotPinhole { value, .. }
-                if ["ORTHO", "ORTHOPHOTO"]
-                    .iter()
-                    .any(|name| value.starts_with(name)) =>
-            {
+            Self::NotPinhole { value, .. } if value.to_ascii_uppercase().starts_with("ORTHO") => {
                 "render or take the views with perspective cameras; a distant camera with a long focal length shows nearly the same"
             }
             Self::NoSphere { .. } => {

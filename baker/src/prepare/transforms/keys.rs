@@ -85,6 +85,11 @@ impl Keys {
         self.projection == Some(PANORAMA) || self.has_model("EQUIRECTANGULAR")
     }
 
+    /// Whether a frame with these keys has a lens of this `kind`: its own model, or else that of the whole file, tells.
+    pub(super) fn is_of(&self, file: &Self, kind: fn(&Self) -> bool) -> bool {
+        kind(self) || (self.camera_model.is_none() && kind(file))
+    }
+
     fn has_model(&self, name: &str) -> bool {
         let model = self.camera_model.as_deref().unwrap_or_default();
         model.eq_ignore_ascii_case(name)

@@ -92,7 +92,7 @@ impl Lens {
                 focal = here;
             }
         }
-        let panorama = keys.is_panorama() || top.is_panorama();
+        let panorama = keys.is_of(top, Keys::is_panorama);
         if panorama {
             whole_sphere(keys, top)?;
             // Its faces have their own.

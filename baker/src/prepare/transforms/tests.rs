@@ -465,6 +465,11 @@ fn a_panorama_is_six_views_that_stay_together() {
     let continues = read.frames.iter().map(Frame::continues);
     assert_eq!(continues.filter(|&continues| !continues).count(), 2);
     assert_eq!(read.frames[7].name(), "b.png (right)");
+    // A frame's own model counts more than the file's.
+    let mut pinhole = frame();
+    pinhole["camera_model"] = json!("PINHOLE");
+    let mixed = panorama(json!({"fl_x": 200, "frames": [frame(), pinhole]})).expect("sound");
+    assert_eq!(mixed.frames.len(), 7);
     // A point of the world lies where the plain formula says, in the face that sees it.
     let pose = read.frames[0].pose;
     for at in [

@@ -18,6 +18,8 @@ from typing import Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Opt
 Path = Union[str, "os.PathLike[str]"]
 
 _PICTURES = (".png", ".jpg", ".jpeg", ".webp")
+#: Of pictures that a list names with their endings.
+_FURTHER = (".tif", ".tiff", ".bmp", ".pnm", ".ppm", ".pgm", ".exr", ".hdr")
 _LISTS = ("transforms.json", "transforms_train.json")
 #: Where a project's COLMAP model may lie, and how far above it its `images`.
 _WITHIN = ("", "0", "sparse/0", "sparse", "colmap/sparse/0", "colmap/sparse", "dense/0/sparse", "dense/sparse")
@@ -122,7 +124,7 @@ def _model(folder: str, ending: str, images: Optional[Path]) -> Source:
         for inner, _, names in os.walk(place):
             within = os.path.relpath(inner, place).replace(os.sep, "/")
             for each in names:
-                if each.lower().endswith(_PICTURES):
+                if each.lower().endswith((*_PICTURES, *_FURTHER)):
                     path = os.path.join(inner, each)
                     if _beneath(path, [place]):
                         files["/".join(part for part in (name, within, each) if part != ".")] = path

@@ -67,7 +67,7 @@ pub(super) fn document(public: Option<&Origin>) -> Value {
         "info": {
             "title": "Kiln",
             "version": "1",
-            "description": "Mesh and posed views in, textured GLB out; a job that was accepted is not lost. HTTP/1.1 over a Unix socket, or over loopback with a token. A job is its client's: the user that sent it by the socket, or whoever shows the token; for every other client but the sidecar's own user and root it is not there (404). Bytes are shared by their digest: whoever knows the SHA-256 of bytes that were sent may read them and name them in a job.",
+            "description": "Mesh and posed views in, textured GLB out; a job that was accepted is not lost. HTTP/1.1 over a Unix socket, or by TCP with a token. A job is its client's: the user that sent it by the socket, or whoever shows the token; for every other client but the sidecar's own user and root it is not there (404). Bytes are shared by their digest: whoever knows the SHA-256 of bytes that were sent may read them and name them in a job.",
             "license": { "name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0" },
         },
         "servers": [server],
