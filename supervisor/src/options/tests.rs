@@ -30,6 +30,13 @@ fn defaults_are_those_of_the_command_line() {
 }
 
 #[test]
+fn a_number_is_the_double_nearest_to_its_digits() {
+    let spec = read(r#", "simplify": 0.9999999999999999"#).expect("less than 1");
+    assert_eq!(spec.simplify, Some(1.0 - f64::EPSILON / 2.0));
+    assert!(matches!(spec.simplify(), Simplify::RemoveShare(share) if share < 1.0));
+}
+
+#[test]
 fn what_is_wrong_is_named_by_its_key() {
     for (more, field) in [
         (r#", "texture_size": 1023"#, "texture_size"),
