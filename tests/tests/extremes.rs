@@ -189,7 +189,7 @@ fn cameras() -> Vec<Extreme> {
             "4,097 views",
             ball(),
             around(4_097, 3.0, [1, 1]),
-            Refused("transforms.json: has 4097 frames"),
+            Refused("transforms.json: has 4097 views"),
         ),
     ]
 }
