@@ -542,8 +542,8 @@ pub struct EncodeSummary {
     pub holdout: Vec<ViewScore>,
     /// Mean of the held-out views' PSNR in dB; none without such views.
     pub holdout_psnr_db: Option<f32>,
-    /// One entry for each view of the fit on the report's page, else on the contact sheet: the same measure, by the cameras and exposures that the fit ended
-    /// with.
+    /// One entry for each view of the fit on the report's page, else on the contact sheet: the same measure, by the cameras
+    /// and exposures that the fit ended with.
     #[serde(default, deserialize_with = "list")]
     pub shown: Vec<ViewScore>,
     /// Wall time by phase.

@@ -2,8 +2,8 @@
 //!
 //! The supervisor links no GPU library. It asks `kiln-baker doctor`, a process of its own under a deadline, since
 //! drivers can hang and crash while adapters are merely listed. The answer is one JSON object:
-//! `{"adapters":[{"name","backend","kind","driver","limits":{…}}],"problems":[{"what","how_to_mend"}],"sandbox":{"level","missing",…}}`. What the Vulkan
-//! loader writes meanwhile, and the nodes in `/dev`, tell why a GPU that is there was not found.
+//! `{"adapters":[{"name","backend","kind","driver","limits":{…}}],"problems":[{"what","how_to_mend"}],
+//! "sandbox":{"level","missing",…}}`. What the Vulkan loader writes meanwhile, and the nodes in `/dev`, tell why a GPU that is there was not found.
 
 mod loader;
 

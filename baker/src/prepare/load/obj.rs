@@ -109,7 +109,7 @@ impl Naming {
     fn begin(&mut self, line: &[u8], key: &[u8]) {
         let name = line.trim_ascii_start().get(key.len()..);
         let name = name.unwrap_or_default().trim_ascii();
-        // Each face compares it: no longer than what a label keeps of it at most.
+        // Each face compares it, and no label keeps more.
         self.current = name[..name.len().min(1024)].to_vec();
     }
 

@@ -1,5 +1,5 @@
-//! Finds what stands beside the pixels of a file: its EXIF orientation, whether EXIF says Adobe RGB, and whether it holds an ICC profile. Reads no
-//! pixels and allocates nothing.
+//! Finds what stands beside the pixels of a file: its EXIF orientation, whether EXIF says Adobe RGB, and whether it holds
+//! an ICC profile. Reads no pixels and allocates nothing.
 
 use image::metadata::Orientation;
 

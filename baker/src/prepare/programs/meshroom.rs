@@ -218,7 +218,7 @@ fn distortion(intrinsic: &Intrinsic, older: bool) -> Read<Option<Distortion>> {
         ("radialk3" | "radial3", &[k1, k2, k3]) => Distortion::brown([k1, k2, k3, 0.0], [0.0; 2])?,
         ("brown", &[k1, k2, k3, t1, t2]) => Distortion::brown([k1, k2, k3, 0.0], [t1, t2])?,
         ("fisheye" | "fisheye4", &[k1, k2, k3, k4]) => {
-            // Bounded as others are.
+            // The bounds are those of the other lenses.
             Distortion::brown([k1, k2, k3, k4], [0.0; 2])?;
             Some(Distortion::Curved(Curved::fisheye(&list)))
         }
