@@ -7,7 +7,8 @@
 //! ```
 //!
 //! Simplification takes shape away that shading shows, and a normal map brings it back (Cohen, Olano and Manocha,
-//! "Appearance-preserving simplification", 1998). A texel has 2×2 places. From each a line runs along the mesh's smooth
+//! "Appearance-preserving simplification", 1998). A texel has 2×2 places; two of them, across from each other, say all where
+//! they stand for one triangle. From each a line runs along the mesh's smooth
 //! normal, which no two neighbouring places cross, and the nearest hit counts. It lies within the cage and on a side that
 //! faces as the mesh does, so neither the back of a thin part nor a neighbouring part is hit. Where there is no hit, the
 //! nearest point of the original stands in if it faces the same way. Elsewhere the mesh keeps its own normals.
@@ -38,6 +39,8 @@ use crate::worker::step_times::timed;
 
 /// Places of a texel along each axis.
 const PLACES: usize = 2;
+/// They, row by row, in the order in which they are looked at: the first two lie across from each other.
+const ORDER: [usize; PLACES * PLACES] = [0, 3, 1, 2];
 /// Share of the mesh that has a counterpart, below which a warning says so.
 const LEAST_FOUND: f32 = 0.95;
 /// Rows of texels between two counts.
@@ -84,6 +87,7 @@ struct Shape<'a> {
 /// What a place of the mesh stands for.
 #[derive(Clone, Copy, Debug, Default)]
 struct Found {
+    triangle: u32,
     normal: [f32; 3],
     open: f32,
 }
@@ -118,7 +122,7 @@ pub(crate) fn bake(context: &FitContext<'_>, detail: Detail) -> Details {
     let (scene, stages) = (context.scene, context.stages);
     if context.original.is_none() && detail.layers().has(Layer::Normal) {
         stages.progress.warning(
-            "the normal map is flat: the mesh was not simplified (--simplify or --target-faces take triangles away)",
+            "the normal map is flat: the mesh was not simplified (--simplify or --target-faces take triangles away; --original names what had them)",
         );
     }
     let (positions, triangles) = match context.original {
@@ -252,8 +256,13 @@ fn of_texel(
     let positions = corners.map(|corner| scene.positions[corner]);
     let normals = corners.map(|corner| scene.normals[corner]);
     let mut sum = Found::default();
-    let (mut found, mut own) = (0_u8, [0.0; 3]);
-    for place in 0..PLACES * PLACES {
+    let (mut found, mut taken, mut own) = (0_u8, 0_u8, [0.0; 3]);
+    let mut triangles = [NOTHING; 2];
+    for (count, place) in ORDER.into_iter().enumerate() {
+        let [one, other] = triangles;
+        if count == triangles.len() && one != NOTHING && one == other {
+            break;
+        }
         let within = |k: usize| (k as f64 + 0.5) / PLACES as f64;
         let at = [
             (texel % size) as f64 + within(place % PLACES),
@@ -265,20 +274,28 @@ fn of_texel(
         };
         let reach = (0..3).map(|k| weights[k] * cage[corners[k]]).sum();
         let of_place = original.stands_for(blend(&positions, weights), normal, reach);
-        found += u8::from(of_place.is_some());
-        let of_place = of_place.unwrap_or(Found { normal, open: 1.0 });
+        (found, taken) = (found + u8::from(of_place.is_some()), taken + 1);
+        if let (Some(of_place), Some(triangle)) = (of_place, triangles.get_mut(count)) {
+            *triangle = of_place.triangle;
+        }
+        let of_place = of_place.unwrap_or(Found {
+            triangle: NOTHING,
+            normal,
+            open: 1.0,
+        });
         for axis in 0..3 {
             sum.normal[axis] += of_place.normal[axis];
             own[axis] += normal[axis];
         }
-        sum.open += of_place.open / (PLACES * PLACES) as f32;
+        sum.open += of_place.open;
     }
+    let taken = taken.max(1);
     let own = unit_vector(own).unwrap_or([0.0, 0.0, 1.0]);
     let normal = unit_vector(sum.normal).unwrap_or(own);
     let texel = Texel {
         normal: pack_normal(normal, found > 0),
-        open: byte(sum.open),
-        found,
+        open: byte(sum.open / f32::from(taken)),
+        found: found * (ORDER.len() as u8 / taken),
     };
     let angle = dot(normal, own).clamp(-1.0, 1.0).acos();
     (texel, angle.to_degrees())
@@ -312,7 +329,11 @@ impl Shape<'_> {
                 .map(|(&corner, weight)| weight * open[corner as usize])
                 .sum()
         });
-        Some(Found { normal, open })
+        Some(Found {
+            triangle,
+            normal,
+            open,
+        })
     }
 
     /// What the corners of a triangle have.

@@ -1,22 +1,33 @@
 //! Triangles → the hit of a line that is nearest to its origin, and the point on them that is nearest to a point.
 //!
-//! A binary tree of boxes with [`LEAF`] triangles in each leaf (Kay and Kajiya, 1986). It is split at the median of the
-//! longest side, so its shape follows from the number of triangles alone: threads build halves of one array, and any
-//! number of them builds the same tree. Rays are intersected as in Möller and Trumbore (1997), nearest points found as in
-//! Ericson, "Real-Time Collision Detection" (2005), 5.1.5. Crates of this kind (obvhs, bvh) answer no nearest point.
+//! A tree of boxes, [`WIDE`] children to a node and [`WIDE`] triangles to a leaf, in arrays that fill a vector register
+//! (Wald, Benthin and Boulos, "Getting rid of packets", 2008); [`build`](mod@build) says how it is split. Four triangles are
+//! looked at in 32 bits with bounds of their rounding, and only what they leave open in 64, as in Möller and Trumbore (1997).
+//! Nearest points are found as in Ericson, "Real-Time Collision Detection" (2005), 5.1.5. Crates of this kind (obvhs, bvh)
+//! answer no nearest point.
+
+mod build;
+mod four;
+#[cfg(test)]
+mod tests;
 
 use kiln_raster::vector;
 
-use crate::worker::progress::{Ticker, unit};
+use self::four::{Four, Vectors, crosses, dots, less, sizes};
+use crate::worker::progress::unit;
 
 type Point = [f32; 3];
 
-/// Triangles of a leaf; the last one may have fewer.
-const LEAF: usize = 4;
-/// Halves of more triangles are built side by side.
-const SIDE_BY_SIDE: usize = 1 << 14;
-/// Levels of a tree of 2³² triangles, and one more.
-const DEEPEST: usize = 32;
+/// Children of a node, and triangles of a leaf.
+const WIDE: usize = 4;
+/// Marks a child that is a leaf.
+const LEAF: u32 = 1 << 31;
+/// Most that wait: three children of each level, and the root.
+const DEEPEST: usize = 3 * build::LEVELS + 1;
+/// Share of the products' sizes by which a sum of three products of 32 bits may be wrong, with much to spare.
+const ROUNDING: f32 = 4e-6;
+/// Inverse of a direction's zero, so that no box gives 0 · ∞.
+const STEEP: f32 = 1e20;
 /// Slack of the barycentric coordinates at which a line still hits: a line through an edge must not slip between two
 /// triangles.
 const SLACK: f64 = 1e-6;
@@ -65,13 +76,21 @@ pub(crate) struct Nearest {
     pub(crate) distance: f32,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+/// Four boxes and what is in them.
+#[derive(Clone, Copy, Debug)]
 struct Node {
-    low: Point,
-    high: Point,
-    /// Of a leaf its first triangle, else the index of the second child; the first child is the next node.
-    next: u32,
-    /// Triangles of a leaf; 0 otherwise.
+    /// Least and largest coordinates, by axis. A box that is not there is inside out.
+    bounds: [Vectors; 2],
+    /// Indices of nodes, or with [`LEAF`] those of leaves.
+    children: [u32; WIDE],
+}
+
+/// Four triangles; those that are not there have their corners in one point.
+#[derive(Clone, Copy, Debug)]
+struct Leaf {
+    /// By corner and axis.
+    corners: [Vectors; 3],
+    triangles: [u32; WIDE],
     count: u32,
 }
 
@@ -79,79 +98,59 @@ struct Node {
 #[derive(Debug)]
 pub(crate) struct Hierarchy {
     nodes: Vec<Node>,
-    /// Index of each triangle, in the order of the leaves.
-    order: Vec<u32>,
-    /// Its corners.
-    corners: Vec<[Point; 3]>,
+    leaves: Vec<Leaf>,
+}
+
+/// A line as the boxes are met with it.
+struct Ray<'a> {
+    line: &'a Line,
+    from: Vectors,
+    along: Vectors,
+    inverse: Vectors,
+    /// For each axis which of the bounds the line meets first: 0 the least, 1 the largest.
+    first: [usize; 3],
+    /// [`ROUNDING`] times the direction's size.
+    wrong: Four,
 }
 
 impl Hierarchy {
     /// The hierarchy of these triangles.
     pub(crate) fn new(positions: &[Point], triangles: &[[u32; 3]]) -> Self {
-        let of = |&triangle: &u32| triangles[triangle as usize].map(|k| positions[k as usize]);
-        let mut order: Vec<u32> = (0..triangles.len() as u32).collect();
-        let leaves = triangles.len().div_ceil(LEAF);
-        let mut nodes = vec![Node::default(); (2 * leaves).saturating_sub(1)];
         unit();
-        if leaves > 0 {
-            build(&mut nodes, &mut order, (0, 0), &of);
-        }
-        let corners = order.iter().map(of).collect();
+        let (nodes, leaves) = build::build(positions, triangles);
         unit();
-        Self {
-            nodes,
-            order,
-            corners,
-        }
+        Self { nodes, leaves }
     }
 
     /// The hit with the least distance from the line's origin.
     pub(crate) fn meets(&self, line: &Line) -> Option<Hit> {
+        let ray = Ray::new(line);
         let [mut low, mut high] = line.reach;
-        let inverse = line.along.map(|x| 1.0 / x);
         let mut found = None;
-        let mut visit = |first: usize, count: usize, low: &mut f32, high: &mut f32| {
-            for at in first..first + count {
-                let Some((t, weights)) = meet(&self.corners[at], line) else {
+        let mut waiting = Waiting::new(&self.nodes);
+        while let Some((child, away)) = waiting.next() {
+            if away > high.max(-low) {
+                continue;
+            }
+            if child & LEAF == 0 {
+                let node = &self.nodes[child as usize];
+                let (away, within) = ray.distances(node, [low, high]);
+                waiting.add(node, away, within);
+                continue;
+            }
+            let leaf = &self.leaves[(child ^ LEAF) as usize];
+            for at in set(ray.may_meet(leaf)) {
+                let Some((t, weights)) = meet(&leaf.triangle(at), line) else {
                     continue;
                 };
-                if t >= *low && t <= *high {
-                    (*low, *high) = (low.max(-t.abs()), high.min(t.abs()));
-                    let triangle = self.order[at];
+                if t >= low && t <= high {
+                    (low, high) = (low.max(-t.abs()), high.min(t.abs()));
                     found = Some(Hit {
-                        triangle,
+                        triangle: leaf.triangles[at],
                         weights,
                         at: t,
                     });
                 }
-            }
-        };
-        let mut stack = [0_u32; DEEPEST];
-        let mut held = usize::from(!self.nodes.is_empty());
-        while held > 0 {
-            held -= 1;
-            let mut index = stack[held] as usize;
-            loop {
-                let node = &self.nodes[index];
-                if node.count > 0 {
-                    visit(node.next as usize, node.count as usize, &mut low, &mut high);
-                    break;
-                }
-                let children = [index + 1, node.next as usize];
-                let away = children
-                    .map(|child| distance_along(&self.nodes[child], line, inverse, [low, high]));
-                let (near, far) = match away[1] < away[0] {
-                    true => (1, 0),
-                    false => (0, 1),
-                };
-                if away[near] == f32::INFINITY {
-                    break;
-                }
-                if away[far] < f32::INFINITY {
-                    stack[held] = children[far] as u32;
-                    held += 1;
-                }
-                index = children[near];
             }
         }
         found
@@ -161,131 +160,147 @@ impl Hierarchy {
     pub(crate) fn nearest(&self, point: Point, most: f32) -> Option<Nearest> {
         let mut least = most * most;
         let mut found = None;
-        let mut stack = [(0_u32, 0.0_f32); DEEPEST];
-        let mut held = usize::from(!self.nodes.is_empty());
-        while held > 0 {
-            held -= 1;
-            let (mut index, away) = stack[held];
+        let mut waiting = Waiting::new(&self.nodes);
+        while let Some((child, away)) = waiting.next() {
             if away > least {
                 continue;
             }
-            loop {
-                let node = &self.nodes[index as usize];
-                if node.count > 0 {
-                    for at in node.next as usize..(node.next + node.count) as usize {
-                        let weights = nearest_weights(&self.corners[at], point);
-                        let place = blend(&self.corners[at], weights);
-                        let away = square(sub(place, point));
-                        if away <= least {
-                            least = away;
-                            found = Some((at, weights));
-                        }
-                    }
-                    break;
+            if child & LEAF == 0 {
+                let node = &self.nodes[child as usize];
+                let away = node.squares(point);
+                waiting.add(node, away, away.at_most(Four::all(least)));
+                continue;
+            }
+            let leaf = &self.leaves[(child ^ LEAF) as usize];
+            for at in 0..leaf.count as usize {
+                let corners = leaf.triangle(at);
+                let weights = nearest_weights(&corners, point);
+                let away = square(sub(blend(&corners, weights), point));
+                if away <= least {
+                    least = away;
+                    found = Some((leaf.triangles[at], weights));
                 }
-                let children = [index + 1, node.next];
-                let away = children.map(|child| outside(&self.nodes[child as usize], point));
-                let (near, far) = match away[1] < away[0] {
-                    true => (1, 0),
-                    false => (0, 1),
-                };
-                if away[near] > least {
-                    break;
-                }
-                if away[far] <= least {
-                    stack[held] = (children[far], away[far]);
-                    held += 1;
-                }
-                index = children[near];
             }
         }
-        found.map(|(at, weights)| Nearest {
-            triangle: self.order[at],
+        found.map(|(triangle, weights)| Nearest {
+            triangle,
             weights,
             distance: least.sqrt(),
         })
     }
 }
 
-/// Builds the subtree of `order` into `nodes`, which begins at these places of the whole arrays: node, triangle.
-fn build(
-    nodes: &mut [Node],
-    order: &mut [u32],
-    (at, first): (usize, usize),
-    of: &(impl Fn(&u32) -> [Point; 3] + Sync),
-) {
-    let mut ticker = Ticker::default();
-    ticker.did(order.len());
-    let [mut low, mut high] = [[f32::INFINITY; 3], [f32::NEG_INFINITY; 3]];
-    let (mut least, mut most) = (low, high);
-    for triangle in order.iter() {
-        let corners = of(triangle);
+/// What is still to be looked at, the nearest last, with its distance.
+struct Waiting {
+    children: [(u32, f32); DEEPEST],
+    held: usize,
+}
+
+impl Waiting {
+    fn new(nodes: &[Node]) -> Self {
+        Self {
+            children: [(0, 0.0); DEEPEST],
+            held: usize::from(!nodes.is_empty()),
+        }
+    }
+
+    fn next(&mut self) -> Option<(u32, f32)> {
+        self.held = self.held.checked_sub(1)?;
+        Some(self.children[self.held])
+    }
+
+    /// The children of a node whose bits are set.
+    #[inline(always)]
+    fn add(&mut self, node: &Node, away: Four, bits: u32) {
+        let from = self.held;
+        for k in set(bits) {
+            let away = away.0[k];
+            let mut at = self.held;
+            self.held += 1;
+            while at > from && self.children[at - 1].1 < away {
+                self.children[at] = self.children[at - 1];
+                at -= 1;
+            }
+            self.children[at] = (node.children[k], away);
+        }
+    }
+}
+
+/// Indices of the bits that are set.
+fn set(mut bits: u32) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let at = bits.trailing_zeros();
+        bits &= bits.wrapping_sub(1);
+        (at < u32::BITS).then_some(at as usize)
+    })
+}
+
+impl Node {
+    /// Squares of the distances from a point to the boxes; infinite of one that is not there.
+    fn squares(&self, point: Point) -> Four {
+        let [low, high] = &self.bounds;
+        let off: Vectors = std::array::from_fn(|axis| {
+            let at = Four::all(point[axis]);
+            (low[axis] - at).max(at - high[axis]).max(Four::all(0.0))
+        });
+        dots(&off, &off)
+    }
+}
+
+impl Leaf {
+    fn triangle(&self, at: usize) -> [Point; 3] {
+        self.corners.map(|axes| axes.map(|of| of.0[at]))
+    }
+}
+
+impl<'a> Ray<'a> {
+    fn new(line: &'a Line) -> Self {
+        let steep = |x: f32| (1.0 / x).clamp(-STEEP, STEEP);
+        let size: f32 = line.along.iter().map(|x| x.abs()).sum();
+        Self {
+            line,
+            from: line.from.map(Four::all),
+            along: line.along.map(Four::all),
+            inverse: line.along.map(|x| Four::all(steep(x))),
+            first: line.along.map(|x| usize::from(x.is_sign_negative())),
+            wrong: Four::all(ROUNDING * size),
+        }
+    }
+
+    /// Least distances from the line's origin at which it is in the boxes within `reach`, and a bit for each where it is.
+    #[inline(always)]
+    fn distances(&self, node: &Node, [low, high]: [f32; 2]) -> (Four, u32) {
+        let (mut enters, mut leaves) = (Four::all(low), Four::all(high));
         for axis in 0..3 {
-            for corner in corners {
-                low[axis] = low[axis].min(corner[axis]);
-                high[axis] = high[axis].max(corner[axis]);
-            }
-            let centre = centre(&corners, axis);
-            least[axis] = least[axis].min(centre);
-            most[axis] = most[axis].max(centre);
+            let first = node.bounds[self.first[axis]][axis];
+            let last = node.bounds[1 - self.first[axis]][axis];
+            enters = ((first - self.from[axis]) * self.inverse[axis]).max(enters);
+            leaves = ((last - self.from[axis]) * self.inverse[axis]).min(leaves);
         }
+        let away = enters.max(-leaves).max(Four::all(0.0));
+        (away, enters.at_most(leaves))
     }
-    let (next, count) = match order.len() {
-        count @ 0..=LEAF => (first, count),
-        count => {
-            let leaves = count.div_ceil(LEAF);
-            let of_first = leaves.div_ceil(2);
-            let side = |axis: usize| most[axis] - least[axis];
-            let longest = (1..3).fold(0, |best, axis| match side(axis) > side(best) {
-                true => axis,
-                false => best,
-            });
-            let split = of_first * LEAF;
-            order.select_nth_unstable_by(split, |a, b| {
-                let [one, other] = [a, b].map(|triangle| centre(&of(triangle), longest));
-                one.total_cmp(&other).then(a.cmp(b))
-            });
-            let (orders, others) = order.split_at_mut(split);
-            let (nodes, their_nodes) = nodes[1..].split_at_mut(2 * of_first - 1);
-            let next = at + 2 * of_first;
-            let mut begin = || build(nodes, orders, (at + 1, first), of);
-            let mut rest = || build(their_nodes, others, (next, first + split), of);
-            match count > SIDE_BY_SIDE {
-                true => drop(rayon::join(begin, rest)),
-                false => {
-                    begin();
-                    rest();
-                }
-            }
-            (next, 0)
+
+    /// A bit for each triangle; clear where the line passes it by, whatever 32 bits round.
+    #[inline(always)]
+    fn may_meet(&self, leaf: &Leaf) -> u32 {
+        let [a, b, c] = &leaf.corners;
+        let (one, two, off) = (less(b, a), less(c, a), less(&self.from, a));
+        let across = crosses(&self.along, &two);
+        let over = crosses(&off, &one);
+        let whole = dots(&one, &across);
+        // With the sign that the determinant has.
+        let u = dots(&off, &across).signed_by(whole);
+        let v = dots(&self.along, &over).signed_by(whole);
+        let (of_one, of_two) = (sizes(&one), sizes(&two));
+        let of_whole = self.wrong * of_one * of_two;
+        let slack = self.wrong * sizes(&off) * (of_one + of_two) + of_whole + of_whole;
+        let bits = (-slack).at_most(u) & (-slack).at_most(v);
+        let bits = bits & (u + v).at_most(whole.abs() + slack);
+        match self.line.facing {
+            Facing::Any => bits,
+            Facing::Along => bits & whole.at_most(of_whole),
         }
-    };
-    nodes[0] = Node {
-        low,
-        high,
-        next: next as u32,
-        count: count as u32,
-    };
-}
-
-/// Three times the coordinate of the centre.
-fn centre(corners: &[Point; 3], axis: usize) -> f32 {
-    corners[0][axis] + corners[1][axis] + corners[2][axis]
-}
-
-/// Least distance from the line's origin at which it is in the box within `reach`; infinite where it is not.
-fn distance_along(node: &Node, line: &Line, inverse: Point, [low, high]: [f32; 2]) -> f32 {
-    let (mut enters, mut leaves) = (low, high);
-    for axis in 0..3 {
-        // Where the line lies in a side of the box, 0 · ∞ is no number, which `min` and `max` pass over.
-        let one = (node.low[axis] - line.from[axis]) * inverse[axis];
-        let other = (node.high[axis] - line.from[axis]) * inverse[axis];
-        enters = enters.max(one.min(other));
-        leaves = leaves.min(one.max(other));
-    }
-    match enters <= leaves {
-        true => enters.max(-leaves).max(0.0),
-        false => f32::INFINITY,
     }
 }
 
@@ -312,16 +327,6 @@ fn meet(corners: &[Point; 3], line: &Line) -> Option<(f32, [f32; 3])> {
     let within = u >= -SLACK && v >= -SLACK && u + v <= 1.0 + SLACK;
     let at = vector::dot(two, over) * inverse;
     within.then(|| (at as f32, [1.0 - u - v, u, v].map(|weight| weight as f32)))
-}
-
-/// Square of the distance from a point to a box.
-fn outside(node: &Node, point: Point) -> f32 {
-    let off = |axis: usize| {
-        (node.low[axis] - point[axis])
-            .max(point[axis] - node.high[axis])
-            .max(0.0)
-    };
-    square([off(0), off(1), off(2)])
 }
 
 /// Barycentric coordinates of the point of a triangle that is nearest to `point`.
@@ -396,130 +401,4 @@ pub(crate) fn cross(a: Point, b: Point) -> Point {
 
 fn square(v: Point) -> f32 {
     dot(v, v)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A number in 0..1 for each count, by the golden ratio and its powers.
-    fn noise(k: usize) -> f32 {
-        ((k as f64 * 0.618_033_988_749_895).fract() * 977.0).fract() as f32
-    }
-
-    /// Small triangles anywhere in the unit cube, some of them degenerate.
-    fn soup(count: usize) -> (Vec<Point>, Vec<[u32; 3]>) {
-        let point = |k: usize| [0, 1, 2].map(|axis| noise(3 * k + axis));
-        let corner = |k: usize| {
-            let around = point(k / 3);
-            let off = point(k + 7_000_000);
-            std::array::from_fn(|axis| around[axis] + 0.1 * (off[axis] - 0.5))
-        };
-        let mut positions: Vec<Point> = (0..3 * count).map(corner).collect();
-        for k in (0..count).step_by(17) {
-            positions[3 * k + 1] = positions[3 * k];
-        }
-        let triangles = (0..count as u32).map(|k| [3 * k, 3 * k + 1, 3 * k + 2]);
-        (positions, triangles.collect())
-    }
-
-    #[test]
-    fn a_line_meets_what_a_search_of_all_triangles_finds() {
-        let mut hits = 0;
-        for count in [0, 1, 3, 4, 5, 8, 9, 100, 1000] {
-            let (positions, triangles) = soup(count);
-            let tree = Hierarchy::new(&positions, &triangles);
-            for k in 0..300 {
-                let [x, y, z] = [0, 1, 2].map(|axis| noise(90_000 + 3 * k + axis) - 0.5);
-                // Some run along an axis, whose inverse is infinite.
-                let along = match k % 5 {
-                    0 => [1.0, 0.0, 0.0],
-                    1 => [0.0, -1.0, 0.0],
-                    _ => unit_vector([x, y, z]).expect("a direction"),
-                };
-                let line = Line {
-                    from: [0, 1, 2].map(|axis| noise(3 * k + axis)),
-                    along,
-                    reach: [[-0.3, 0.3], [0.001, 2.0], [-2.0, 0.1]][k % 3],
-                    facing: [Facing::Any, Facing::Along][k % 2],
-                };
-                let all = triangles.iter().filter_map(|corners| {
-                    let corners = corners.map(|corner| positions[corner as usize]);
-                    let (t, _) = meet(&corners, &line)?;
-                    (t >= line.reach[0] && t <= line.reach[1]).then_some(t.abs())
-                });
-                let wanted = all.min_by(f32::total_cmp);
-                let found = tree.meets(&line);
-                assert_eq!(found.map(|hit| hit.at.abs()), wanted, "{count} {line:?}");
-                if let Some(hit) = found {
-                    hits += 1;
-                    let corners = triangles[hit.triangle as usize].map(|k| positions[k as usize]);
-                    let place = blend(&corners, hit.weights);
-                    for axis in 0..3 {
-                        let on_line = line.from[axis] + hit.at * line.along[axis];
-                        assert!((place[axis] - on_line).abs() < 1e-3, "{place:?} {on_line}");
-                    }
-                    let normal = cross(sub(corners[1], corners[0]), sub(corners[2], corners[0]));
-                    assert!(line.facing == Facing::Any || dot(normal, line.along) > 0.0);
-                }
-            }
-        }
-        assert!(hits > 300, "{hits}");
-    }
-
-    #[test]
-    fn the_nearest_point_is_that_of_a_search_over_all_triangles_and_places() {
-        for count in [1, 4, 7, 300] {
-            let (positions, triangles) = soup(count);
-            let tree = Hierarchy::new(&positions, &triangles);
-            for k in 0..60 {
-                let point = [0, 1, 2].map(|axis| 1.4 * noise(40_000 + 3 * k + axis) - 0.2);
-                let found = tree.nearest(point, 10.0).expect("a surface");
-                let corners = |triangle: u32| {
-                    triangles[triangle as usize].map(|corner| positions[corner as usize])
-                };
-                let place = blend(&corners(found.triangle), found.weights);
-                assert!((square(sub(place, point)).sqrt() - found.distance).abs() < 1e-6);
-                // No place of a grid on any triangle is nearer, and one is nearly as near.
-                let mut least = f32::INFINITY;
-                for triangle in 0..count as u32 {
-                    for cell in 0..400_u16 {
-                        let (u, v) = (f32::from(cell % 20) / 19.0, f32::from(cell / 20) / 19.0);
-                        if u + v <= 1.0 {
-                            let place = blend(&corners(triangle), [1.0 - u - v, u, v]);
-                            least = least.min(square(sub(place, point)).sqrt());
-                        }
-                    }
-                }
-                assert!(found.distance <= least + 1e-6, "{} {least}", found.distance);
-                assert!(least - found.distance < 0.01, "{} {least}", found.distance);
-                assert_eq!(tree.nearest(point, 0.99 * found.distance), None);
-            }
-        }
-    }
-
-    #[test]
-    fn nothing_slips_between_two_triangles() {
-        // A fan about the origin, seen along the common edges.
-        let rim = |k: u32| {
-            let (sin, cos) = (k as f32).sin_cos();
-            [cos, sin, 0.1 * noise(k as usize)]
-        };
-        let mut positions = vec![[0.0; 3]];
-        positions.extend((0..7).map(rim));
-        let triangles: Vec<[u32; 3]> = (0..6).map(|k| [0, k + 1, k + 2]).collect();
-        let tree = Hierarchy::new(&positions, &triangles);
-        for k in 1..6 {
-            for step in 1..100 {
-                let [x, y, _] = rim(k).map(|x| x * step as f32 / 100.0);
-                let line = Line {
-                    from: [x, y, 1.0],
-                    along: [0.0, 0.0, -1.0],
-                    reach: [0.0, 2.0],
-                    facing: Facing::Any,
-                };
-                assert!(tree.meets(&line).is_some(), "{k} {step}");
-            }
-        }
-    }
 }
