@@ -14,9 +14,12 @@
 //! nearest point of the original stands in if it faces the same way. Elsewhere the mesh keeps its own normals.
 
 mod cage;
+mod forecast;
 mod occlusion;
 #[cfg(test)]
 mod tests;
+
+pub(crate) use self::forecast::forecast;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;

@@ -122,6 +122,12 @@ impl Hierarchy {
         Self { nodes, leaves }
     }
 
+    /// Bytes of the hierarchy of so many triangles, and of what it is built of, about: leaves are three quarters full.
+    pub(crate) fn bytes(triangles: usize) -> usize {
+        let leaves = triangles * 4 / (3 * WIDE);
+        leaves * size_of::<Leaf>() + leaves / 2 * size_of::<Node>() + triangles * build::ITEM_BYTES
+    }
+
     /// The hit with the least distance from the line's origin.
     pub(crate) fn meets(&self, line: &Line) -> Option<Hit> {
         let ray = Ray::new(line);

@@ -20,6 +20,7 @@ use proto::message::{Code, Failure, Phase};
 use proto::plan::{BakePlan, BufferBytes, BufferGroup, PhaseSeconds, RowsHeld};
 use proto::table::{LayerSet, Surface};
 
+use crate::bake::detail;
 use crate::bake::error::failure;
 use crate::bake::gpu;
 use crate::bake::gpu::dry_run::{Counts, DryRun, Rates, account};
@@ -142,6 +143,7 @@ fn plan(
     stored.rows.left_out = decision.decimation().map_or(0, Decimation::left_out);
     let Stored { rows, parts, .. } = &stored;
     let textures = 1 + layers::sets(&sets) as u32;
+    let detail = detail::forecast(job.detail, original, &model);
     let load = Load {
         views: f64::from(sample.views),
         pixels: sample.pixels as f64,
@@ -156,6 +158,7 @@ fn plan(
         opened,
         drawn: sample.seconds(),
         slower: sample.slower(triangles, numbers.taps),
+        detail: detail.seconds,
     };
     tracing::debug!(?load, rates = ?sample.rates(), "dry run");
     let passes = passes(&numbers, rows.rows);
@@ -168,8 +171,10 @@ fn plan(
         sampled_views: sample.drawn,
         passes: passes.average + passes.fit,
         textures,
-        bake_rss_kib: stored.host_bytes(&adapter.kind, &sample, texels) / 1024,
-        encode_rss_kib: (ENCODE + ENCODE_TEXEL * u64::from(textures) * texels as u64) / 1024,
+        bake_rss_kib: (stored.host_bytes(&adapter.kind, &sample, texels) + detail.bytes) / 1024,
+        encode_rss_kib: (ENCODE
+            + ENCODE_TEXEL * u64::from(textures + detail.layers) * texels as u64)
+            / 1024,
         peak_rss_kib: peak_rss_kib(),
         peak_vram_kib: stored.counts.peak / 1024,
         buffers: stored.counts.buffers,

@@ -55,6 +55,9 @@ impl Bounds {
     }
 }
 
+/// Bytes of a triangle while the tree is built.
+pub(super) const ITEM_BYTES: usize = size_of::<Item>();
+
 /// A triangle.
 struct Item {
     bounds: Bounds,

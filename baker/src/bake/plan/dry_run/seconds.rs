@@ -85,6 +85,8 @@ pub(super) struct Load {
     pub(super) drawn: f64,
     /// How much slower the processor is than the reference, see [`slower`].
     pub(super) slower: f64,
+    /// Seconds of the reference machine for the detail of the original.
+    pub(super) detail: f64,
 }
 
 /// Seconds of the stages of bake and encode, in their order.
@@ -128,13 +130,16 @@ pub(super) fn seconds(
             Phase::Fit,
             load.textures * visits * f64::from(passes.fit) * pass,
         ),
+        (Phase::Detail, slower * load.detail),
         (Phase::Gutter, load.textures * (host(0.06, 1.15e-7) + moved)),
         (Phase::Png, load.textures * load.texels * stored(format)),
         (Phase::Glb, 0.02 + load.textures * load.texels * 1.5e-8),
         (Phase::Measure, load.texels * 2.2e-8),
     ];
-    all.map(|(phase, seconds)| PhaseSeconds { phase, seconds })
-        .into()
+    all.into_iter()
+        .filter(|&(phase, seconds)| phase != Phase::Detail || seconds > 0.0)
+        .map(|(phase, seconds)| PhaseSeconds { phase, seconds })
+        .collect()
 }
 
 /// Seconds to encode a texel in this format and read it back.
@@ -165,6 +170,7 @@ mod tests {
         opened: 0.03,
         drawn: 0.2,
         slower: 1.0,
+        detail: 0.0,
     };
 
     fn all(kind: &str, quality: Quality, load: Load) -> f64 {
@@ -203,6 +209,12 @@ mod tests {
                 ..LOAD
             };
             assert!(all(kind, Quality::Standard, in_parts) > plain, "{kind}");
+            let detailed = Load {
+                detail: 0.5,
+                ..LOAD
+            };
+            let more = all(kind, Quality::Standard, detailed) - plain;
+            assert!((more - 0.5).abs() < 1e-9, "{kind}");
             let faster = Load {
                 slower: 0.25,
                 ..LOAD
