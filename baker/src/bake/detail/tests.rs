@@ -303,3 +303,80 @@ fn any_number_of_threads_makes_the_same_layers() {
     assert_eq!(one.0.len(), 2);
     assert!(one == with(2) && one == with(5));
 }
+
+/// Adds a surface to a mesh, its texture coordinates moved and perhaps mirrored.
+fn beside(mesh: &mut Mesh, other: Mesh, uv: impl Fn([f32; 2]) -> [f32; 2]) {
+    let first = mesh.positions.len() as u32;
+    mesh.positions.extend(&other.positions);
+    mesh.normals.extend(&other.normals);
+    mesh.uvs.extend(other.uvs.iter().map(|&at| uv(at)));
+    let points = other.surface_vertices.iter().map(|point| first + point);
+    mesh.surface_vertices.extend(points);
+    let triangles = other.triangles.iter();
+    (mesh.triangles).extend(triangles.map(|corners| corners.map(|k| first + k)));
+    mesh.charts += 1;
+}
+
+#[test]
+fn mirrored_charts_and_both_sides_of_a_sheet_get_their_own_normals() {
+    let half = |mirrored: bool| {
+        move |[u, v]: [f32; 2]| [if mirrored { 1.0 - 0.45 * u } else { 0.45 * u }, v]
+    };
+    // Front and back of a sheet in one place, the back's chart mirrored: two sides of triangles on the same points.
+    let mut mesh = square(0.0, true);
+    mesh.uvs = mesh.uvs.iter().map(|&at| half(false)(at)).collect();
+    beside(&mut mesh, square(0.0, false), half(true));
+    // The original leans otherwise in front than behind.
+    let soup = squares(&[(0.01, true, 0.02), (-0.01, false, 0.04)]);
+    let (details, shown) = baked(&mesh, soup, Detail::Normal, 128);
+    let texels = &details.layers[0].texels;
+    let mut counts = [0; 2];
+    for shown in &shown {
+        let (normal, known) = unpack_normal(texels[shown.texel]);
+        assert!(known, "{:?}", shown.place);
+        let front = shown.smooth[2] > 0.0;
+        let lean = -normal[0] / normal[2];
+        let wanted = if front { 0.02 } else { 0.04 };
+        assert_eq!(normal[2] > 0.0, front);
+        assert!((lean - wanted).abs() < 0.01, "{front} {lean}");
+        counts[usize::from(front)] += 1;
+    }
+    assert!(counts[0] > 1000 && counts[1] > 1000, "{counts:?}");
+}
+
+#[test]
+fn over_holes_the_mesh_keeps_its_own_normals_and_edges_of_three_triangles_are_met() {
+    // A leaning sheet whose half is missing, and a fin that stands on its middle edge.
+    let (mut positions, mut triangles) = squares(&[(0.01, true, 0.02)]);
+    let middle = positions.len() as u32;
+    let between = |a: [f32; 3], b: [f32; 3]| [0, 1, 2].map(|k| f32::midpoint(a[k], b[k]));
+    positions.push(between(positions[0], positions[1]));
+    positions.push(between(positions[3], positions[2]));
+    positions.push([0.5, 0.5, 0.4]);
+    triangles.clear();
+    triangles.extend([
+        [0, middle, middle + 1],
+        [0, middle + 1, 3],
+        [middle, middle + 1, middle + 2],
+    ]);
+    let (details, shown) = baked(
+        &square(0.0, true),
+        (positions, triangles),
+        Detail::Normal,
+        64,
+    );
+    let texels = &details.layers[0].texels;
+    let (mut over, mut beyond) = (0, 0);
+    for shown in &shown {
+        let (normal, known) = unpack_normal(texels[shown.texel]);
+        if shown.place[0] < 0.4 {
+            // Points of the edge share a normal with the fin.
+            assert!(known && normal[2] > 0.6, "{:?} {normal:?}", shown.place);
+            over += 1;
+        } else if shown.place[0] > 0.62 {
+            assert!(!known && normal[2] > 0.99, "{:?} {normal:?}", shown.place);
+            beyond += 1;
+        }
+    }
+    assert!(over > 400 && beyond > 400, "{over} {beyond}");
+}
