@@ -3,6 +3,7 @@
 //! | module | purpose |
 //! |---|---|
 //! | `model` | GLB → mesh, pictures, and figures of its unwrap that need no view |
+//! | `normals` | the surface that they were simplified from → angles between normals |
 //! | `score` | view, mesh → PSNR, SSIM, missing pixels |
 //! | `ssim` | two pictures → their structural similarity |
 //! | `seen` | views → the texels visible in one of them |
@@ -13,6 +14,7 @@
 //! decoded and dropped one by one.
 
 mod model;
+mod normals;
 mod score;
 mod seen;
 mod sheet;
@@ -25,7 +27,9 @@ use proto::message::{
     Code, CompareModel, CompareScore, CompareSummary, Failure, Phase, Root, Table,
 };
 
+use crate::bake::model::scene::Frame;
 use crate::image::png;
+use crate::prepare::load::Offset;
 use crate::prepare::views::Whole;
 use crate::worker::failure::internal;
 use crate::worker::folder::Folder;
@@ -35,6 +39,7 @@ use crate::worker::progress::{PhaseClock, Progress, each, unit};
 use crate::worker::session::Session;
 
 use model::Model;
+use normals::{Angles, Shaded};
 use score::Score;
 use sheet::Row;
 
@@ -69,7 +74,12 @@ pub fn run(session: &Session, job: &CompareJob) -> Result<CompareSummary, Failur
         )
     });
     let views = Whole::read(&views, &job.views_file, (job.up, offset), surface, session)?;
-    let (models, rows) = compare(&models, &views, job, session, &mut clock)?;
+    let original = Folder::new(session, Root::Original);
+    let relief = |name: &String| relief((&original, name), [&first, &second], job, offset, session);
+    let relief = clock.time(Phase::LoadMesh, || {
+        job.normals_of.as_ref().map(relief).transpose()
+    })?;
+    let (models, rows) = compare((&models, relief.as_ref()), &views, job, session, &mut clock)?;
     if job.picture {
         session.progress(Phase::Preview, 0, 1);
         let picture = clock.time(Phase::Preview, || sheet::draw(&rows, &models));
@@ -85,9 +95,38 @@ pub fn run(session: &Session, job: &CompareJob) -> Result<CompareSummary, Failur
     })
 }
 
+/// What normals are compared of: the meshes, the original, and the ball around that.
+struct Relief {
+    meshes: Vec<Shaded>,
+    original: Shaded,
+    frame: Frame,
+}
+
+/// Reads what normals are compared of, less the offset of the meshes.
+fn relief(
+    (folder, name): (&Folder<'_>, &str),
+    [first, second]: [&Folder<'_>; 2],
+    job: &CompareJob,
+    offset: Offset,
+    progress: &dyn Progress,
+) -> Result<Relief, Failure> {
+    let back = job.up.back(offset);
+    let turn = |at| job.up.turned(at);
+    let (original, frame) = Shaded::original((folder, name), back, turn, progress)?;
+    let named = [(first, Some(&job.first)), (second, job.second.as_ref())];
+    let meshes = named.into_iter().filter_map(|(folder, name)| {
+        Some(Shaded::finished((folder, name?), (offset, frame), progress))
+    });
+    Ok(Relief {
+        meshes: meshes.collect::<Result<_, _>>()?,
+        original,
+        frame,
+    })
+}
+
 /// Scores every view with every model. Also returns the rows of the sheet.
 fn compare(
-    models: &[Model],
+    (models, relief): (&[Model], Option<&Relief>),
     views: &Whole<'_>,
     job: &CompareJob,
     progress: &dyn Progress,
@@ -111,6 +150,7 @@ fn compare(
     };
     let mut scores: Vec<Vec<Score>> = vec![Vec::new(); models.len()];
     let mut seen: Vec<_> = models.iter().map(seen::Seen::new).collect();
+    let mut angles = vec![Angles::default(); models.len()];
     let mut rows = Vec::new();
     for index in 0..count {
         progress.progress(Phase::Measure, index as u64, count as u64);
@@ -133,6 +173,11 @@ fn compare(
                 }
                 scores[number].push(score);
                 seen[number].look(model, &view);
+                if let Some(relief) = relief {
+                    let both = (&relief.meshes[number], &relief.original);
+                    let of = (&view.camera, [view.width, view.height]);
+                    angles[number].look(both, &relief.frame, of);
+                }
             });
         }
         rows.extend(row);
@@ -149,7 +194,12 @@ fn compare(
         });
     }
     let models = models.iter().zip(scores).zip(&seen);
-    let models = models.map(|((model, scores), seen)| summary(model, &scores, seen.unseen()));
+    let models = models
+        .zip(&angles)
+        .map(|(((model, scores), seen), angles)| CompareModel {
+            normals: angles.figures(),
+            ..summary(model, &scores, seen.unseen())
+        });
     Ok((models.collect(), rows))
 }
 
@@ -171,6 +221,7 @@ fn summary(model: &Model, scores: &[Score], unseen: Option<f32>) -> CompareModel
         missing: (missing as f64 / object.max(1) as f64) as f32,
         unseen,
         atlas: model.atlas,
+        normals: None,
         views,
     }
 }

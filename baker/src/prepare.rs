@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   mesh file ─ load ─ clean ─ repair ─┬─ simplify ─┬─ unwrap ─► Mesh
-//!                                      └─► Surface  └────────┐
+//!   original ── load ─ clean ──────────┴─► Surface  └────────┐
 //!   transforms.json, pictures ───────────────────────── views ─► View, View, …
 //!   splats ──────────────────────────────────────────── views ─► Splats; View, View, … without pixels
 //! ```
@@ -44,6 +44,8 @@ pub mod load;
 pub mod clean;
 
 pub mod foreign;
+
+mod original;
 
 mod repair;
 
@@ -104,8 +106,8 @@ struct LaidOut {
 /// The failure to report to the user.
 pub fn run(session: &Session, job: &PrepareJob) -> Result<PrepareSummary, Failure> {
     unwrap::announce();
-    let [mesh_folder, views_folder] =
-        [Root::Mesh, Root::Views].map(|root| Folder::new(session, root));
+    let [mesh_folder, views_folder, original_folder] =
+        [Root::Mesh, Root::Views, Root::Original].map(|root| Folder::new(session, root));
     let (mut clock, mut of_views) = (PhaseClock::default(), PhaseClock::default());
     let mut views = of_views.time(Phase::DecodeViews, || {
         Views::read(&views_folder, job, session)
@@ -130,6 +132,10 @@ pub fn run(session: &Session, job: &PrepareJob) -> Result<PrepareSummary, Failur
         session,
         &mut clock,
     )?;
+    if let Some(name) = &job.original_file {
+        let from = (&original_folder, name.as_str());
+        shaped.original = Some(original::read(from, job, &shaped, session, &mut clock)?);
+    }
     let lookouts = match (job.texture_auto, job.keep_uvs) {
         (true, _) => views.lookouts()?,
         // Problems of the pictures are reported when they are delivered.
@@ -394,8 +400,26 @@ mod tests {
     ) -> Result<(Shaped, LaidOut, PhaseClock), Failure> {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("a.obj"), file).unwrap();
-        let mut job = PrepareJob {
+        let mut job = job();
+        change(&mut job);
+        let files = crate::worker::folder::Local(dir.path().to_path_buf());
+        let folder = Folder::new(&files, Root::Mesh);
+        let mut clock = PhaseClock::default();
+        let shaped = shape(
+            (&folder, None),
+            &job,
+            &mut |_, _| Ok(Vec::new()),
+            &Silent,
+            &mut clock,
+        )?;
+        let laid_out = lay_out(&shaped.surface, &job, &[], &Silent, &mut clock)?;
+        Ok((shaped, laid_out, clock))
+    }
+
+    fn job() -> PrepareJob {
+        PrepareJob {
             mesh_file: "a.obj".to_owned(),
+            original_file: None,
             views_file: String::new(),
             texture_size: 256,
             pages: Pages::ONE,
@@ -413,20 +437,7 @@ mod tests {
             unwrap_deadline_ms: 60_000,
             layers: true,
             overview: false,
-        };
-        change(&mut job);
-        let files = crate::worker::folder::Local(dir.path().to_path_buf());
-        let folder = Folder::new(&files, Root::Mesh);
-        let mut clock = PhaseClock::default();
-        let shaped = shape(
-            (&folder, None),
-            &job,
-            &mut |_, _| Ok(Vec::new()),
-            &Silent,
-            &mut clock,
-        )?;
-        let laid_out = lay_out(&shaped.surface, &job, &[], &Silent, &mut clock)?;
-        Ok((shaped, laid_out, clock))
+        }
     }
 
     #[test]
@@ -504,6 +515,58 @@ mod tests {
         assert!(laid_out.unwrapped.mesh.triangles.len() <= 2);
         assert_eq!(shaped.original.unwrap().triangles.len(), 4);
         assert!(shaped.simplify_error.unwrap() > 0.0);
+    }
+
+    #[test]
+    fn an_original_lies_where_the_mesh_lies_or_is_refused() {
+        let offset = 5_000_000.0;
+        let tent = |by: f64, high: f64| {
+            let x = |x: f64| x + offset + by;
+            format!(
+                "v {} 0 0\nv {} 0 0\nv {} 2 0\nv {} 2 0\nv {} 1 {high}\nf 1 2 5\nf 2 3 5\nf 3 4 5\nf 4 1 5\n",
+                x(0.0),
+                x(2.0),
+                x(2.0),
+                x(0.0),
+                x(1.0)
+            )
+        };
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in [
+            ("a.obj", tent(0.0, 1.0)),
+            ("near.obj", tent(0.125, 1.25)),
+            ("far.obj", tent(1.0, 1.0)),
+            ("large.obj", tent(0.0, 3.0)),
+            ("empty.obj", "v 0 0 0\n".to_owned()),
+        ] {
+            std::fs::write(folder.path().join(name), text).unwrap();
+        }
+        let files = crate::worker::folder::Local(folder.path().to_path_buf());
+        let read = |name: &str| {
+            let mut clock = PhaseClock::default();
+            let (shaped, _, _) = prepare(&tent(0.0, 1.0), |job| job.repair.up = Up::Z).unwrap();
+            let mut job = job();
+            job.repair.up = Up::Z;
+            let from = (&Folder::new(&files, Root::Original), name);
+            original::read(from, &job, &shaped, &Silent, &mut clock).map(|read| (read, shaped))
+        };
+        let (near, shaped) = read("near.obj").unwrap();
+        let off: [f32; 3] =
+            std::array::from_fn(|axis| near.positions[2][axis] - shaped.surface.positions[2][axis]);
+        // Its top is turned to y as the mesh's is.
+        assert_eq!(off, [0.125, 0.25, 0.0]);
+        for (name, words) in [
+            (
+                "far.obj",
+                "far.obj: its bounds lie 33 % of the mesh's diagonal beside those of a.obj",
+            ),
+            ("large.obj", "large.obj: its bounds lie 67 %"),
+            ("empty.obj", "empty.obj: the file has no triangles"),
+            ("gone.obj", "gone.obj: no such file"),
+        ] {
+            let failure = read(name).err().expect(name);
+            assert!(failure.message.starts_with(words), "{}", failure.message);
+        }
     }
 
     #[test]

@@ -104,6 +104,7 @@ fn fd(of: impl AsFd) -> OwnedFd {
 fn prepared() -> Tables {
     let job = PrepareJob {
         mesh_file: "mesh_nouv.glb".to_owned(),
+        original_file: None,
         views_file: "transforms.json".to_owned(),
         texture_size: TEXTURE,
         pages: Pages::ONE,

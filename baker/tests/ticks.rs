@@ -131,6 +131,7 @@ fn fd(of: impl AsFd) -> OwnedFd {
 fn job(texture_size: u32) -> PrepareJob {
     PrepareJob {
         mesh_file: "mesh.obj".to_owned(),
+        original_file: None,
         views_file: "transforms.json".to_owned(),
         texture_size,
         pages: Pages::ONE,

@@ -354,6 +354,9 @@ impl Default for Repair {
 pub struct PrepareJob {
     /// Name of the mesh file beneath [`crate::message::Root::Mesh`].
     pub mesh_file: String,
+    /// Name of the file of the surface that the mesh was simplified from, beneath [`crate::message::Root::Original`], where it
+    /// is given.
+    pub original_file: Option<String>,
     /// Name of `transforms.json` beneath [`crate::message::Root::Views`].
     pub views_file: String,
     /// Edge of the atlas with all its pages, in texels: padding and packing depend on it.
@@ -500,6 +503,9 @@ pub struct CompareJob {
     pub first: String,
     /// Name of the second beneath [`crate::message::Root::Second`], if there is one.
     pub second: Option<String>,
+    /// Name of the surface that they were simplified from beneath [`crate::message::Root::Original`], whose normals theirs
+    /// are compared with; none for no such figures.
+    pub normals_of: Option<String>,
     /// Name of `transforms.json` beneath [`crate::message::Root::Views`].
     pub views_file: String,
     /// Colour space of the footprint's average.

@@ -60,7 +60,7 @@ pub mod place;
 pub mod failpoint;
 
 /// Changes with every change of the protocol's meaning that its bytes do not show.
-pub const PROTOCOL_VERSION: u32 = 18;
+pub const PROTOCOL_VERSION: u32 = 19;
 
 /// Version of the product and fingerprint of this crate's sources; both ends must have the same.
 pub const BUILD_ID: &str = concat!(

@@ -12,9 +12,10 @@ use crate::table::Layer;
 pub use crate::role::{AdapterInfo, Phase, Role};
 pub use crate::summary::{
     AtlasFigures, BakeSummary, CameraFate, CompareModel, CompareScore, CompareSummary,
-    DetailFigures, Done, EncodeSummary, ExposureFate, LayerFit, MeshCounts, MeshStep, PhaseTime,
-    PipelineCache, PrepareSummary, ProvenanceShares, Refinement, Rejected, Side, SplatSummary,
-    StageTime, StepFate, StepKind, TextureChoice, UnwrapMethod, ViewFit, ViewScore,
+    DetailFigures, Done, EncodeSummary, ExposureFate, LayerFit, MeshCounts, MeshStep,
+    NormalFigures, PhaseTime, PipelineCache, PrepareSummary, ProvenanceShares, Refinement,
+    Rejected, Side, SplatSummary, StageTime, StepFate, StepKind, TextureChoice, UnwrapMethod,
+    ViewFit, ViewScore,
 };
 
 /// Names a table that a child fills or reads.
@@ -259,6 +260,8 @@ pub enum Root {
     Pictures,
     /// Of the masks beside those pictures. It need not exist.
     Masks,
+    /// Of the surface that the mesh was simplified from.
+    Original,
 }
 
 /// Why a file is not opened. The name is the caller's to add.

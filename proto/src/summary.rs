@@ -587,6 +587,22 @@ pub struct CompareModel {
     pub unseen: Option<f32>,
     /// The unwrap and its seams; none without a texture.
     pub atlas: Option<AtlasFigures>,
+    /// How far its normals differ from those of the surface that it was simplified from; none where none is named.
+    pub normals: Option<NormalFigures>,
+}
+
+/// Angles between the normals that a mesh is shaded with and those of the surface that it was simplified from, over the
+/// pixels of all views that show both.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NormalFigures {
+    /// Pixels that show both.
+    pub pixels: u64,
+    /// Their mean, in degrees.
+    pub mean_deg: f32,
+    /// The angle that half of them do not exceed.
+    pub median_deg: f32,
+    /// The angle that 95 % of them do not exceed.
+    pub p95_deg: f32,
 }
 
 /// Result of a comparison.

@@ -14,7 +14,7 @@ use proto::labels::{Label, Labels};
 use proto::message::{
     AdapterInfo, AtlasFigures, BakeSummary, CameraFate, Code, CompareModel, CompareScore,
     CompareSummary, DetailFigures, Done, EncodeSummary, ExposureFate, Failure, FromChild, LayerFit,
-    MeshCounts, MeshStep, NotAFile, Phase, PhaseTime, PipelineCache, PrepareSummary,
+    MeshCounts, MeshStep, NormalFigures, NotAFile, Phase, PhaseTime, PipelineCache, PrepareSummary,
     ProvenanceShares, Refinement, Refusal, Rejected, Role, Root, Side, SplatSummary, StageTime,
     Start, StepFate, StepKind, Table, TextureChoice, ToChild, UnwrapMethod, ViewFit, ViewScore,
 };
@@ -80,6 +80,7 @@ fn sandbox() -> Sandbox {
 fn messages_to_a_child() {
     let prepare = PrepareJob {
         mesh_file: "m.glb".into(),
+        original_file: Some("h.glb".into()),
         views_file: "t.json".into(),
         texture_size: 1024,
         pages: Pages::try_from(4).expect("a square"),
@@ -131,7 +132,7 @@ fn messages_to_a_child() {
     pinned(&[
         (
             ToChild::Start(Start::Prepare(prepare)),
-            "0000056d2e676c6206742e6a736f6efb0004040101023430076d69703a302e350101010000003f0101010000803efa01020000003f010101020302fb204e0101",
+            "0000056d2e676c620105682e676c6206742e6a736f6efb0004040101023430076d69703a302e350101010000003f0101010000803efa01020000003f010101020302fb204e0101",
         ),
         (
             ToChild::Start(Start::Bake(bake)),
@@ -167,12 +168,13 @@ fn messages_to_a_child() {
             ToChild::Start(Start::Compare(CompareJob {
                 first: "a.glb".into(),
                 second: Some("b.glb".into()),
+                normals_of: Some("h.glb".into()),
                 views_file: "t.json".into(),
                 blend: Blend::Srgb,
                 up: Up::Z,
                 picture: true,
             })),
-            "000305612e676c620105622e676c6206742e6a736f6e010101",
+            "000305612e676c620105622e676c620105682e676c6206742e6a736f6e010101",
         ),
         (ToChild::View { index: 4095 }, "01fbff0f"),
         (ToChild::EndOfViews { count: 40 }, "0228"),
@@ -441,6 +443,12 @@ fn messages_from_a_child() {
             missing: 0.5,
             unseen: Some(0.25),
             atlas: None,
+            normals: Some(NormalFigures {
+                pixels: 8,
+                mean_deg: 0.5,
+                median_deg: 0.25,
+                p95_deg: 2.0,
+            }),
         }],
         times: times(),
         peak_rss_kib: 7,

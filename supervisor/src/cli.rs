@@ -331,6 +331,7 @@ fn spec(args: BakeArgs, name: Arc<str>) -> Result<Spec, Box<JobError>> {
     let mesh = input::find("the mesh", &mesh)?;
     let views = input::find_views(&views, args.job.images.as_deref())?;
     let mut options = args.job.options()?;
+    let original = paths::original(args.job.original.as_deref())?;
     if args.dry_run && options.fallback == Policy::VertexColours {
         // It plans textures.
         options.fallback = Policy::Adapters;
@@ -348,12 +349,14 @@ fn spec(args: BakeArgs, name: Arc<str>) -> Result<Spec, Box<JobError>> {
     let maps_at = maps.iter().flat_map(|folder| MapTargets::within(folder));
     let named = named.cloned().chain(maps_at);
     let outputs: Vec<_> = (named.chain(beside.iter().map(|(_, path)| path.clone()))).collect();
-    distinct(&read(&[&mesh, &views]), &outputs)?;
+    let inputs: Vec<_> = ([&mesh, &views].into_iter()).chain(&original).collect();
+    distinct(&read(&inputs), &outputs)?;
     let target = |path: Option<&Path>| path.map(Target::anywhere).transpose();
     let spec = Spec {
         name,
         mesh,
         views,
+        original,
         glb: target(output)?,
         form,
         beside: targets(beside)?,

@@ -68,6 +68,11 @@ pub struct JobOptions {
     #[serde(deserialize_with = "source::object")]
     #[schemars(schema_with = "schema::source_or_null")]
     pub views: Option<Source>,
+    /// What the mesh was simplified from: what `detail` bakes is its shape. A mesh file, in the same place, size and axes.
+    #[arg(skip)]
+    #[serde(deserialize_with = "source::object")]
+    #[schemars(schema_with = "schema::source_or_null")]
+    pub original: Option<Source>,
     /// SHA-256 of a safetensors file with mesh and views, in place of both.
     #[arg(skip)]
     #[schemars(with = "Option<String>", extend("pattern" = schema::SHA256))]
@@ -223,7 +228,7 @@ pub struct JobOptions {
     /// Bring back the shape that simplification takes.
     ///
     /// In textures of a GLB: `normal` is a normal map of the surface before it, `occlusion` how much ambient light arrives
-    /// there. Where views show these channels themselves, they win.
+    /// there; of the mesh that Kiln simplifies, or of `--original`. Where views show these channels themselves, they win.
     #[arg(
         value_name = "WHAT",
         long,

@@ -699,6 +699,70 @@ fn a_simplified_mesh_shows_the_normals_and_the_occlusion_of_what_it_was() {
     });
     assert!(of_views > 20.0, "{of_views}");
 
+    // Simplified before, with the surface that it was beside it: the same as if Kiln had done it.
+    fs::copy(bench.path("out/a.glb"), bench.path("low.glb")).expect("a mesh");
+    let low = |original: &str| {
+        let more = [
+            "--keep-uvs",
+            "--original",
+            original,
+            "--detail",
+            "normal",
+            "--device",
+            "cpu",
+            "--texture-size",
+            "512",
+            "--crash-folder",
+            "none",
+            "-o",
+            "out/c.glb",
+        ];
+        Run::start(bench.bake_for_real("low.glb", "transforms.json", &more)).finish()
+    };
+    let detail = &low("mesh.obj").report()["bake"]["detail"];
+    assert_eq!(detail["triangles"], 6016);
+    let [mapped, own] = normals(&Model::open(&bench.path("out/c.glb")), normal_of_waves);
+    assert!(mapped > 30.0 && mapped > own + 8.0, "{mapped} {own}");
+    let far = wavy.iter().map(|line| line.replace("v ", "v 3"));
+    fs::write(bench.path("far.obj"), far.collect::<Vec<_>>().join("\n")).expect("a mesh");
+    for (original, code, words) in [
+        ("far.obj", 65, "beside those of low.glb: no original of it"),
+        ("transforms.json", 65, "lists views"),
+        ("gone.obj", 66, "the original gone.obj"),
+    ] {
+        let refused = low(original);
+        refused.assert_code(code);
+        let told = refused.stdout.join(
+            "
+",
+        ) + &refused.stderr;
+        assert!(told.contains(words), "{told}");
+    }
+    // What the meshes are shaded with lies beside the original's normals by as much.
+    let compared = |mesh: &str, more: &[&str]| {
+        let mut command = bench.command(&["compare", "--json", mesh, "--views", "transforms.json"]);
+        command.args(["--normals-of", "mesh.obj"]).args(more);
+        let outcome = Run::start(command).finish();
+        outcome.assert_code(0);
+        let normals = outcome.one("compared")["models"][0]["normals"].clone();
+        ["mean_deg", "median_deg", "p95_deg"].map(|key| number(&normals[key]))
+    };
+    let flat = self::report(
+        &bench,
+        "out/flat.glb",
+        &["--simplify", "0.95", "--device", "cpu"],
+    );
+    assert!(flat["bake"]["detail"].is_null());
+    let [with, without] = ["out/a.glb", "out/flat.glb"].map(|mesh| compared(mesh, &[]));
+    eprintln!("{with:?} degrees with the map, {without:?} without");
+    assert!(
+        with[0] < 2.5 && without[0] > 2.0 * with[0],
+        "{with:?} {without:?}"
+    );
+    for of in [with, without] {
+        assert!(of[1] <= of[2] && of[0] > 0.0, "{of:?}");
+    }
+
     let flat = self::report(
         &bench,
         "out/b.glb",

@@ -205,6 +205,7 @@ mod tests {
             missing: 0.0,
             unseen: Some(0.0),
             atlas: Some(AtlasFigures::default()),
+            normals: None,
         };
         let file = draw(&[row], &vec![model; models]).expect("a sheet");
         image::load_from_memory(&file).expect("a PNG").to_rgb8()

@@ -39,6 +39,7 @@ mod local;
 mod raw;
 
 pub use self::gltf::GltfError;
+use self::gltf::painted::Shown;
 pub(crate) use self::gltf::painted::{Picture, Pictures};
 pub use self::obj::ObjError;
 pub use self::off::OffError;
@@ -225,6 +226,23 @@ pub fn read_local(
     Ok((mesh, labels, offset))
 }
 
+/// Like [`read_local`], at the local origin of another mesh and without texture coordinates.
+///
+/// # Errors
+/// As [`read`].
+pub(crate) fn read_beside(
+    folder: &Folder<'_>,
+    name: &str,
+    offset: Offset,
+    progress: &dyn Progress,
+) -> Result<RawMesh, LoadError> {
+    let wanted = Wanted {
+        offset,
+        ..Wanted::default()
+    };
+    read_at(folder, name, wanted, progress).map(|(mesh, _)| mesh)
+}
+
 fn read_at(
     folder: &Folder<'_>,
     name: &str,
@@ -302,12 +320,37 @@ pub(crate) fn read_painted(
     }
 }
 
+/// Like [`read_painted`], at an offset and with normal maps in place of colours. A material without one has a flat texel.
+///
+/// # Errors
+/// The first problem found.
+pub(crate) fn read_relief(
+    folder: &Folder<'_>,
+    name: &str,
+    offset: Offset,
+    progress: &dyn Progress,
+) -> Result<(RawMesh, Pictures), LoadError> {
+    let bytes = folder
+        .read(name, MAX_MESH_FILE_BYTES)
+        .map_err(LoadError::File)?;
+    shown_bytes((&bytes, name), folder, (&offset, Shown::Normals), progress)
+}
+
 /// Like [`read_painted`], from the bytes of the file `name`.
 pub(crate) fn painted_bytes(
     bytes: &[u8],
     name: &str,
     folder: &Folder<'_>,
     offset: &Offset,
+    progress: &dyn Progress,
+) -> Result<(RawMesh, Pictures), LoadError> {
+    shown_bytes((bytes, name), folder, (offset, Shown::Colours), progress)
+}
+
+fn shown_bytes(
+    (bytes, name): (&[u8], &str),
+    folder: &Folder<'_>,
+    wanted: (&Offset, Shown),
     progress: &dyn Progress,
 ) -> Result<(RawMesh, Pictures), LoadError> {
     let total = bytes.len() as u64;
@@ -318,7 +361,7 @@ pub(crate) fn painted_bytes(
         Kind::Gltf => false,
         Kind::Ply | Kind::Obj | Kind::Stl | Kind::Off => return Err(LoadError::NotPainted),
     };
-    let (mesh, pictures) = gltf::painted::read((bytes, is_glb), name, folder, offset, progress)?;
+    let (mesh, pictures) = gltf::painted::read((bytes, is_glb), name, folder, wanted, progress)?;
     check(&mesh)?;
     progress.progress(Phase::LoadMesh, total, total);
     Ok((mesh, pictures))

@@ -197,7 +197,7 @@ class Bake(Folder):
         _, document = sidecar.find().client()._request("GET", "/openapi.json", client._object)
         schema = document["components"]["schemas"]["Spec"]["properties"]
         hints = typing.get_type_hints(options.Options)
-        self.assertEqual(set(hints) - {"max_texture_size"}, set(schema) - {"mesh", "views", "arrays", "texture_auto", "timeout_s"})
+        self.assertEqual(set(hints) - {"max_texture_size"}, set(schema) - {"mesh", "views", "original", "arrays", "texture_auto", "timeout_s"})
         kinds = {bool: "boolean", int: "integer", float: "number", str: "string"}
         for name, hint in hints.items():
             rule = schema.get(name, {"type": "integer"})

@@ -178,7 +178,7 @@ function about(job, report) {
 /** The options without a hundred digests. @param {any} spec */
 function brief(spec) {
     const source = (/** @type {any} */ from) => (from?.files ? { main: from.main, files: Object.keys(from.files).length } : from);
-    return { ...spec, mesh: source(spec.mesh), views: source(spec.views) };
+    return { ...spec, mesh: source(spec.mesh), views: source(spec.views), original: source(spec.original) };
 }
 
 /** @param {any} artifact */

@@ -8,7 +8,7 @@ import { GROUPS } from "./labels.js";
 /** @typedef {{label: Label, schema: any, control: HTMLInputElement | HTMLSelectElement}} Field */
 
 /** Keys that say where the inputs are. */
-const INPUTS = ["mesh", "views", "arrays"];
+const INPUTS = ["mesh", "views", "original", "arrays"];
 /** Where the page starts from something else than the schema's default: both are shown here. */
 const ASKED = /** @type {Record<string, any>} */ ({ preview: true, maps: true });
 const SIZES = [256, 512, 1024, 2048, 4096, 8192];

@@ -13,6 +13,7 @@ use crate::options::{JobOptions, TEXTURE_SIZE, bytes, flag, seconds};
 use crate::serve::site::Origin;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
+use proto::job::Detail;
 use proto::limits::MAX_TEXTURE_SIZE;
 use proto::message::Code;
 
@@ -166,7 +167,7 @@ pub(super) struct BakeArgs {
     /// Of objects with the long flags as keys, `mesh` among them.
     #[arg(long, value_name = "FILE", conflicts_with_all = [
         "mesh", "views", "output", "preview", "html", "maps", "report", "texture_format", "texture_quality", "compress",
-        "vertex_colours", "provenance_attribute", "detail", "min_psnr",
+        "vertex_colours", "provenance_attribute", "detail", "original", "min_psnr",
     ])]
     pub(super) jobs: Option<PathBuf>,
     /// How many of them run at once.
@@ -270,6 +271,12 @@ pub(super) struct JobArgs {
     /// their file. Masks lie in `masks` beside this folder.
     #[arg(value_parser = named(), long, value_name = "FOLDER")]
     pub(super) images: Option<PathBuf>,
+    /// What the mesh was simplified from.
+    ///
+    /// A mesh file as `MESH` is, in the same place, size and axes: what `--detail` bakes is its shape, and a pixel where
+    /// it lies elsewhere than the mesh does not count. Without it, the mesh before Kiln's own simplification.
+    #[arg(value_parser = named(), long, value_name = "FILE", help_heading = "Result")]
+    pub(super) original: Option<PathBuf>,
     /// Edge of the texture in texels.
     ///
     /// Or of each of its pages: 256 to 8192, a multiple of 4; or `auto` for what the views resolve: the edge at which
@@ -509,6 +516,12 @@ impl JobArgs {
             return bad(
                 "--texture-quality is for JPEG, lossy WebP and ETC1S: the other formats lose nothing, or always as little",
                 "add --texture-format jpeg, webp-lossy or ktx2-etc1s",
+            );
+        }
+        if self.original.is_some() && options.detail == Detail::Off {
+            return bad(
+                "--original is for --detail: which of its normals and occlusion are baked",
+                "add --detail normal, occlusion or normal,occlusion",
             );
         }
         if options.vertex_colours && count != 1 {

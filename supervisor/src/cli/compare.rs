@@ -7,7 +7,7 @@ use clap::Args;
 use indicatif::MultiProgress;
 use proto::exit;
 use proto::job::{Blend, Up};
-use proto::message::{Code, CompareModel};
+use proto::message::{Code, CompareModel, NormalFigures};
 use serde_json::{Value, json};
 
 use super::paths::{PNG, baker_path, distinct, file, named, read};
@@ -39,6 +39,12 @@ pub(super) struct CompareArgs {
     /// splats, which are drawn from all around the mesh. All of them count.
     #[arg(value_parser = named(), long, value_name = "FILE")]
     pub(super) views: PathBuf,
+    /// What the meshes were simplified from.
+    ///
+    /// A mesh file in the same place and size, as `kiln bake --original` takes it: tells how far the normals that each mesh is
+    /// shaded with, its normal map included, lie beside those of this surface, over the pixels of the views.
+    #[arg(value_parser = named(), long, value_name = "FILE")]
+    pub(super) normals_of: Option<PathBuf>,
     /// The pictures of a COLMAP model.
     ///
     /// If not in `images` beside it.
@@ -124,7 +130,8 @@ pub(super) fn task(args: CompareArgs) -> Result<Task, Box<JobError>> {
     let views = input::find_views(&args.views, args.images.as_deref())?;
     // The same mesh twice is no mistake, and shows that nothing differs; an output in an input's place is one.
     let mut inputs = vec![&first, &views];
-    inputs.extend(&second);
+    let normals_of = super::paths::original(args.normals_of.as_deref())?;
+    inputs.extend(second.iter().chain(&normals_of));
     distinct(&read(&inputs), args.picture.as_slice())?;
     let picture = args.picture.as_deref().map(Target::anywhere).transpose()?;
     let log_filter = if args.verbose {
@@ -136,6 +143,7 @@ pub(super) fn task(args: CompareArgs) -> Result<Task, Box<JobError>> {
         comparison: Comparison {
             first,
             second,
+            normals_of,
             blend: JobOptions::blended(args.blend, &views.name),
             views,
             picture,
@@ -175,6 +183,9 @@ pub async fn carry_out(task: Task, bars: &MultiProgress) -> u8 {
                 result(&line(&comparison, &compared).to_string());
             } else {
                 for line in table(&compared.summary.models) {
+                    result(&line);
+                }
+                for line in normals(&compared.summary.models) {
                     result(&line);
                 }
                 if !comparison.sandbox {
@@ -235,6 +246,7 @@ fn line(comparison: &Comparison, compared: &Compared) -> Value {
         "schema": 1,
         "models": models,
         "views": comparison.views.path.to_string_lossy(),
+        "normals_of": comparison.normals_of.as_ref().map(|original| original.path.to_string_lossy()),
         "up": comparison.up,
         "picture": comparison.picture.as_ref().map(|target| target.path().to_string_lossy()),
         "sandbox": comparison.sandbox,
@@ -302,6 +314,27 @@ fn table(models: &[CompareModel]) -> Vec<String> {
     lines
 }
 
+/// Lines of [`table`] for normals, where they were compared.
+fn normals(models: &[CompareModel]) -> Vec<String> {
+    type Figure = (&'static str, fn(&NormalFigures) -> f32);
+    let figures: [Figure; 3] = [
+        ("normals beside (degrees)", |all| all.mean_deg),
+        ("  median", |all| all.median_deg),
+        ("  95 % are within", |all| all.p95_deg),
+    ];
+    if models.iter().all(|model| model.normals.is_none()) {
+        return Vec::new();
+    }
+    let line = |(name, figure): Figure| {
+        let cells = models.iter().map(|model| {
+            let text = (model.normals.as_ref()).map(|all| format!("{:.2}", figure(all)));
+            format!("  {:>18}", text.unwrap_or_else(|| "-".to_owned()))
+        });
+        format!("{name:28}{}", cells.collect::<String>())
+    };
+    figures.map(line).into()
+}
+
 fn seam(model: &CompareModel, level: usize) -> Option<String> {
     let residual = model.atlas?.seam_residual;
     residual.get(level).map(|value| format!("{value:.2}"))
@@ -337,6 +370,7 @@ mod tests {
                 charts: 7,
                 ..AtlasFigures::default()
             }),
+            normals: None,
         }
     }
 
@@ -362,6 +396,23 @@ mod tests {
         assert_eq!(cells("object not covered"), ["25.00", "25.00"]);
         assert_eq!(cells("texels no view"), ["-", "-"]);
         assert_eq!(cells("textures"), ["1024x512", "1024x512"]);
+        assert!(normals(&[model(40.0)]).is_empty());
+        let normals = normals(&[CompareModel {
+            normals: Some(NormalFigures {
+                pixels: 9,
+                mean_deg: 1.5,
+                median_deg: 0.5,
+                p95_deg: 7.25,
+            }),
+            ..model(40.0)
+        }]);
+        let ends = ["1.50", "0.50", "7.25"];
+        assert!(
+            normals
+                .iter()
+                .zip(ends)
+                .all(|(line, end)| line.ends_with(end))
+        );
         assert!(
             !table(&[model(40.0)])[0].contains('A'),
             "one mesh needs no name"

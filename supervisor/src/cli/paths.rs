@@ -18,6 +18,12 @@ pub(super) fn targets(
     beside.into_iter().map(check).collect()
 }
 
+/// The file of the surface that the mesh was simplified from, where one is named.
+pub(super) fn original(path: Option<&Path>) -> Result<Option<Input>, Box<JobError>> {
+    path.map(|path| crate::input::find("the original", path))
+        .transpose()
+}
+
 /// The files that are known to be read before any of them is.
 pub(super) fn read(inputs: &[&Input]) -> Vec<PathBuf> {
     let beside = |input: &&Input| {

@@ -59,12 +59,17 @@ fn report(args: &BakeArgs, error: &JobError) -> Report {
 fn inputs(args: &BakeArgs) -> Vec<PathBuf> {
     let mesh = args.mesh.as_deref();
     let views = args.views.as_deref();
+    let original = args.job.original.as_deref();
     let found = [
         mesh.and_then(|path| input::find("the mesh", path).ok()),
+        original.and_then(|path| input::find("the original", path).ok()),
         views.and_then(|path| input::find_views(path, args.job.images.as_deref()).ok()),
     ];
     let found: Vec<&Input> = found.iter().flatten().collect();
-    let named = [mesh, views].into_iter().flatten().map(Path::to_path_buf);
+    let named = [mesh, views, original]
+        .into_iter()
+        .flatten()
+        .map(Path::to_path_buf);
     named.chain(read(&found)).collect()
 }
 

@@ -23,7 +23,7 @@ use crate::input::{self, Input};
 use crate::job::MapTargets;
 use crate::options::{JobOptions, Source};
 use crate::output::Target;
-use crate::remote::Place;
+use crate::remote::{Place, collect::Inputs};
 use crate::screen::Voice;
 use crate::serve::listen;
 
@@ -61,8 +61,7 @@ enum What {
 
 #[derive(Debug)]
 struct Submit {
-    mesh: Input,
-    views: Input,
+    inputs: Inputs,
     /// Its sources are filled in once the files are sent, unless they are paths.
     options: JobOptions,
     key: String,
@@ -136,6 +135,7 @@ pub(super) fn submit(args: SubmitArgs) -> Checked<Task> {
     };
     // Refused here in the words of the flags, not there in those of the JSON.
     let mut options = args.job.options()?;
+    let original = super::paths::original(args.job.original.as_deref())?;
     options.name = args.name;
     let JobArgs {
         preview,
@@ -152,8 +152,9 @@ pub(super) fn submit(args: SubmitArgs) -> Checked<Task> {
                 html.as_ref(),
                 report.as_ref(),
             ];
+            let read: Vec<_> = [&mesh, &views].into_iter().chain(&original).collect();
             Some(deliver(
-                &super::paths::read(&[&mesh, &views]),
+                &super::paths::read(&read),
                 outputs,
                 maps.as_deref(),
             )?)
@@ -190,10 +191,16 @@ pub(super) fn submit(args: SubmitArgs) -> Checked<Task> {
         if views.path != mesh.path {
             options.views = real("the views", &views)?;
         }
+        if let Some(original) = &original {
+            options.original = real("the original", original)?;
+        }
     }
     let submit = Submit {
-        mesh,
-        views,
+        inputs: Inputs {
+            mesh,
+            views,
+            original,
+        },
         options,
         key: args.key.unwrap_or_else(random_key),
         retry: args.retry,

@@ -40,6 +40,8 @@ pub(super) fn spec(args: ReplayArgs, name: Arc<str>) -> Result<Spec, Box<JobErro
     };
     let [(mesh, _), (views, images)] = [mesh, views].map(at);
     let mesh = input::find("the mesh", &mesh)?;
+    let original = options.original.take().map(|source| at(source).0);
+    let original = super::paths::original(original.as_deref())?;
     let views = input::find_views(&views, images.as_deref())?;
     let folder = args.output.as_ref().unwrap_or(&args.folder);
     let ending = match container {
@@ -62,6 +64,7 @@ pub(super) fn spec(args: ReplayArgs, name: Arc<str>) -> Result<Spec, Box<JobErro
         name,
         mesh,
         views,
+        original,
         glb: (!dry_run).then(|| Target::anywhere(&output)).transpose()?,
         form,
         beside: targets(beside)?,
@@ -86,7 +89,10 @@ pub(super) fn spec(args: ReplayArgs, name: Arc<str>) -> Result<Spec, Box<JobErro
     let written: Vec<_> = (spec.outputs())
         .map(|target| target.path().to_path_buf())
         .collect();
-    distinct(&read(&[&spec.mesh, &spec.views]), &written)?;
+    let inputs: Vec<_> = ([&spec.mesh, &spec.views].into_iter())
+        .chain(&spec.original)
+        .collect();
+    distinct(&read(&inputs), &written)?;
     Ok(spec)
 }
 

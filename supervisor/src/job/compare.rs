@@ -25,6 +25,8 @@ pub struct Comparison {
     pub first: Input,
     /// The second mesh, if there is one.
     pub second: Option<Input>,
+    /// The surface that they were simplified from, if normals are compared.
+    pub normals_of: Option<Input>,
     /// `transforms.json`, or the file that replaces it.
     pub views: Input,
     /// Where to write the sheet.

@@ -41,6 +41,7 @@ impl Kept {
                 name: String::new(),
                 mesh: Some(source(&spec.mesh)),
                 views: Some(source(&spec.views)),
+                original: spec.original.as_ref().map(source),
                 arrays: None,
                 ..spec.options.clone()
             },
@@ -62,6 +63,9 @@ impl Kept {
         let by_path = |source: &Option<Source>| matches!(source, Some(Source::Path { .. }));
         if !by_path(&self.options.mesh) || !by_path(&self.options.views) {
             return Err("options.mesh: mesh and views are named by their paths here".to_owned());
+        }
+        if self.options.original.is_some() && !by_path(&self.options.original) {
+            return Err("options.original: it is named by its path here".to_owned());
         }
         if self.memory_limit.is_some_and(|bytes| bytes < LEAST_MEMORY) {
             return Err(format!("memory_limit: must be at least {LEAST_MEMORY}"));

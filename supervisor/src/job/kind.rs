@@ -155,10 +155,12 @@ impl<'a> Kind<'a> {
     pub(super) fn input(self, root: Root) -> Option<&'a Input> {
         match (self, root) {
             (Self::Bake(spec), Root::Mesh) => Some(&spec.mesh),
+            (Self::Bake(spec), Root::Original) => spec.original.as_ref(),
             (Self::Bake(_), Root::Second) => None,
             (Self::Bake(spec), Root::Views | Root::Pictures | Root::Masks) => Some(&spec.views),
             (Self::Compare(spec), Root::Mesh) => Some(&spec.first),
             (Self::Compare(spec), Root::Second) => spec.second.as_ref(),
+            (Self::Compare(spec), Root::Original) => spec.normals_of.as_ref(),
             (Self::Compare(spec), Root::Views | Root::Pictures | Root::Masks) => Some(&spec.views),
         }
     }
@@ -239,6 +241,7 @@ fn compare_job(spec: &Comparison) -> CompareJob {
     CompareJob {
         first: spec.first.name.clone(),
         second: spec.second.as_ref().map(|second| second.name.clone()),
+        normals_of: (spec.normals_of.as_ref()).map(|original| original.name.clone()),
         views_file: spec.views.name.clone(),
         blend: spec.blend,
         up: spec.up,

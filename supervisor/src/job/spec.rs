@@ -66,6 +66,8 @@ pub struct Spec {
     pub mesh: Input,
     /// `transforms.json`, or what stands in its place.
     pub views: Input,
+    /// The surface that the mesh was simplified from, where it is given.
+    pub original: Option<Input>,
     /// The result; a dry run needs none.
     pub glb: Option<Target>,
     /// Its form.
@@ -142,6 +144,7 @@ impl Spec {
         let surface = self.mesh.path == self.views.path && splats::are_in(&self.views.name);
         PrepareJob {
             mesh_file: self.mesh.name.clone(),
+            original_file: self.original.as_ref().map(|file| file.name.clone()),
             views_file: self.views.name.clone(),
             texture_size: self.atlas_size(),
             pages: self.form.pages,

@@ -231,6 +231,14 @@ impl JobOptions {
     }
 
     fn check_sources(&self, wanted: bool) -> Result<(), Wrong> {
+        match &self.original {
+            Some(original) if wanted => original.check("original")?,
+            Some(_) => {
+                let why = "the inputs are in the body: name none here";
+                return Err(Wrong::new("original", why));
+            }
+            None => {}
+        }
         match (&self.mesh, &self.views, &self.arrays) {
             (None, None, None) if !wanted => Ok(()),
             (None, None, Some(_)) if wanted => Ok(()),
@@ -298,6 +306,11 @@ impl JobOptions {
                 "not together with detail: they have no texture",
             ),
             (
+                self.original.is_some() && self.detail == Detail::Off,
+                "original",
+                "is for detail: which of its normals and occlusion are baked",
+            ),
+            (
                 bare && self.pages != 1,
                 "vertex_colours",
                 "not together with pages: they have no texture",
@@ -324,7 +337,7 @@ impl Source {
         match self {
             Self::Path { path, images } => match images {
                 _ if !path.is_absolute() => wrong("path must be absolute"),
-                Some(_) if key == "mesh" => wrong("images is for views"),
+                Some(_) if key != "views" => wrong("images is for views"),
                 Some(images) if !images.is_absolute() => wrong("images must be absolute"),
                 _ => Ok(()),
             },

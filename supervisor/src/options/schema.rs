@@ -126,6 +126,14 @@ pub(super) fn finish(schema: &mut Schema) {
             ),
         ),
         not(
+            &["original"],
+            json!({ "original": { "type": "object" }, "detail": { "const": "off" } }),
+        ),
+        not(
+            &["original"],
+            json!({ "original": { "type": "object", "required": ["images"], "properties": { "images": {} } } }),
+        ),
+        not(
             &["mesh"],
             json!({ "mesh": { "type": "object", "required": ["images"], "properties": { "images": {} } } }),
         ),

@@ -40,11 +40,22 @@ pub enum Source {
 }
 
 impl JobOptions {
-    /// Uploaded files of the job by name: those of the mesh in `mesh/`, of the views in `views/`.
+    /// Its files by their keys, which are the folders of those that were uploaded.
+    pub(crate) fn sources(&self) -> impl Iterator<Item = (&'static str, &Option<Source>)> {
+        let (mesh, views) = (&self.mesh, &self.views);
+        [
+            ("mesh", mesh),
+            ("views", views),
+            ("original", &self.original),
+        ]
+        .into_iter()
+    }
+
+    /// Uploaded files of the job by name: those of the mesh in `mesh/`, of the views in `views/`, and so on.
     #[must_use]
     pub fn uploads(&self) -> BTreeMap<String, Digest> {
         let mut uploads = BTreeMap::new();
-        for (folder, source) in [("mesh", &self.mesh), ("views", &self.views)] {
+        for (folder, source) in self.sources() {
             if let Some(Source::Files { files, .. }) = source {
                 let within = files.iter();
                 uploads.extend(within.map(|(name, digest)| (format!("{folder}/{name}"), *digest)));
@@ -60,10 +71,9 @@ impl JobOptions {
     #[must_use]
     pub fn path_bytes(&self) -> u64 {
         let size = |path: &Path| std::fs::metadata(path).map_or(0, |file| file.len());
-        let sources = [&self.mesh, &self.views].into_iter().flatten();
-        let sizes = sources.map(|source| match source {
-            Source::Path { path, .. } => size(path),
-            Source::Files { .. } => 0,
+        let sizes = self.sources().map(|(_, source)| match source {
+            Some(Source::Path { path, .. }) => size(path),
+            Some(Source::Files { .. }) | None => 0,
         });
         sizes.sum()
     }

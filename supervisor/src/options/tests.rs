@@ -76,6 +76,15 @@ fn what_is_wrong_is_named_by_its_key() {
             r#", "vertex_colours": true, "provenance_attribute": true"#,
             "vertex_colours",
         ),
+        (r#", "original": {"path": "/h.glb"}"#, "original"),
+        (
+            r#", "detail": "normal", "original": {"path": "h.glb"}"#,
+            "original",
+        ),
+        (
+            r#", "detail": "normal", "original": {"path": "/h.glb", "images": "/i"}"#,
+            "original",
+        ),
         (r#", "vram_budget": 0"#, "vram_budget"),
         (r#", "gpu_times": 1"#, "gpu_times"),
         (r#", "quality": "superb""#, "quality"),

@@ -44,11 +44,35 @@ pub struct Found {
     pub digest: Digest,
 }
 
-/// All files of a job, and the two sources that name them.
+/// What the user named.
+#[derive(Clone, Debug)]
+pub struct Inputs {
+    /// The mesh.
+    pub mesh: Input,
+    /// Its views.
+    pub views: Input,
+    /// What it was simplified from, where that is named.
+    pub original: Option<Input>,
+}
+
+impl Inputs {
+    /// Those that are there, with the folder of each and its name in messages.
+    fn named(&self) -> impl Iterator<Item = (Root, &Input, &'static str)> {
+        let original = self.original.as_ref();
+        [
+            (Root::Mesh, &self.mesh, "the mesh"),
+            (Root::Views, &self.views, "the views"),
+        ]
+        .into_iter()
+        .chain(original.map(|original| (Root::Original, original, "the original")))
+    }
+}
+
+/// All files of a job, and the sources that name them.
 #[derive(Clone, Debug)]
 pub struct Collection {
-    /// The mesh and the views.
-    pub inputs: [Input; 2],
+    /// What the user named.
+    pub inputs: Inputs,
     /// Each file once.
     pub files: Vec<Found>,
     /// The same files' identities on disk.
@@ -57,27 +81,29 @@ pub struct Collection {
     pub mesh: Source,
     /// The views' source in the spec.
     pub views: Source,
+    /// The original's.
+    pub original: Option<Source>,
 }
 
 /// Finds the files and reads each once.
 ///
 /// # Errors
 /// The mesh or the views cannot be opened, or a file has a name that cannot be sent.
-pub async fn collect(mesh: &Input, views: &Input) -> Result<Collection, Box<JobError>> {
-    walk(mesh, views, true).await
+pub async fn collect(inputs: &Inputs) -> Result<Collection, Box<JobError>> {
+    walk(inputs, true).await
 }
 
 /// Finds the files; reads only those that name others.
 ///
 /// # Errors
 /// The mesh or the views cannot be opened.
-pub async fn given(mesh: &Input, views: &Input) -> Result<Given, Box<JobError>> {
-    let found = walk(mesh, views, false).await?;
+pub async fn given(inputs: &Inputs) -> Result<Given, Box<JobError>> {
+    let found = walk(inputs, false).await?;
     Ok(found.given)
 }
 
-async fn walk(mesh: &Input, views: &Input, sent: bool) -> Result<Collection, Box<JobError>> {
-    let inputs = [mesh.clone(), views.clone()];
+async fn walk(inputs: &Inputs, sent: bool) -> Result<Collection, Box<JobError>> {
+    let views = &inputs.views;
     let (mut files, mut given) = (Vec::new(), Given::default());
     let mut sources = Vec::new();
     if sent && programs::of_name(&views.name).is_some() {
@@ -88,12 +114,9 @@ async fn walk(mesh: &Input, views: &Input, sent: bool) -> Result<Collection, Box
         let hint = "let the sidecar read them itself with --by-path, or bake with kiln bake";
         return Err(JobError::own(Code::UnsupportedFeature, message, hint));
     }
-    for (root, input, what) in [
-        (Root::Mesh, mesh, "the mesh"),
-        (Root::Views, views, "the views"),
-    ] {
+    for (root, input, what) in inputs.named() {
         let mut finder = Finder {
-            inputs: &inputs,
+            inputs,
             root,
             opener: Opener::default(),
             sent,
@@ -114,7 +137,7 @@ async fn walk(mesh: &Input, views: &Input, sent: bool) -> Result<Collection, Box
         }
         let (text, splats) = (input.name.ends_with(".txt"), splats::are_in(&input.name));
         let named = workers::run(move || match (root, model) {
-            (Root::Mesh, _) => names::buffers(main)
+            (Root::Mesh | Root::Original, _) => names::buffers(main)
                 .into_iter()
                 .map(|name| vec![name])
                 .collect(),
@@ -145,20 +168,22 @@ async fn walk(mesh: &Input, views: &Input, sent: bool) -> Result<Collection, Box
             main: input.name.clone(),
         });
     }
-    let (Some(views), Some(mesh)) = (sources.pop(), sources.pop()) else {
+    let mut sources = sources.into_iter();
+    let (Some(mesh), Some(views)) = (sources.next(), sources.next()) else {
         return Err(JobError::own(Code::Internal, "no sources", ""));
     };
     Ok(Collection {
-        inputs,
+        inputs: inputs.clone(),
         files,
         given,
         mesh,
         views,
+        original: sources.next(),
     })
 }
 
 struct Finder<'a> {
-    inputs: &'a [Input; 2],
+    inputs: &'a Inputs,
     root: Root,
     opener: Opener,
     /// Whether the files are to be sent, and so read.
@@ -175,16 +200,16 @@ struct Finder<'a> {
 /// # Errors
 /// Why the file cannot be opened.
 pub async fn open(
-    inputs: &[Input; 2],
+    inputs: &Inputs,
     opener: &mut Opener,
     root: Root,
     name: &str,
     limit: u64,
 ) -> Result<File, Refusal> {
-    let [mesh, views] = inputs;
     let input = match root {
-        Root::Mesh => Some(mesh),
-        Root::Views | Root::Pictures | Root::Masks => Some(views),
+        Root::Mesh => Some(&inputs.mesh),
+        Root::Views | Root::Pictures | Root::Masks => Some(&inputs.views),
+        Root::Original => inputs.original.as_ref(),
         Root::Second => None,
     };
     let question = opener.admit(input, root, name.to_owned(), limit);
@@ -221,7 +246,7 @@ impl Finder<'_> {
     /// Opens and records the first of the names that exists.
     async fn first_of(&mut self, names: &[String]) -> Result<(), Box<JobError>> {
         let limit = match self.root {
-            Root::Mesh => MAX_MESH_FILE_BYTES,
+            Root::Mesh | Root::Original => MAX_MESH_FILE_BYTES,
             Root::Views if names.iter().any(|name| name.starts_with("cameras.")) => {
                 MAX_COLMAP_FILE_BYTES
             }
@@ -339,7 +364,16 @@ mod tests {
     ) -> Result<Collection, Box<JobError>> {
         let mesh = find("the mesh", &folder.join(mesh)).expect("there");
         let views = find("the views", &folder.join(views)).expect("there");
-        collect(&mesh, &views).await
+        let original = folder.join("high.gltf");
+        let original = original
+            .exists()
+            .then(|| find("the original", &original).expect("there"));
+        collect(&Inputs {
+            mesh,
+            views,
+            original,
+        })
+        .await
     }
 
     fn write(folder: &Path, name: &str, text: impl AsRef<[u8]>) {
@@ -442,10 +476,15 @@ mod tests {
         write(folder, "mesh.glb", &glb);
         write(folder, "far.bin", "x");
         write(folder, "transforms.json", "{\"frames\": [");
+        let high = r#"{"buffers": [{"uri": "far.bin"}, {"uri": "high.bin"}]}"#;
+        write(folder, "high.gltf", high);
+        write(folder, "high.bin", "y");
         let found = collected(folder, "mesh.glb", "transforms.json")
             .await
             .expect("good");
         assert_eq!(named(&found.mesh), ["far.bin", "mesh.glb"]);
+        let original = found.original.expect("named");
+        assert_eq!(named(&original), ["far.bin", "high.bin", "high.gltf"]);
         assert_eq!(named(&found.views), ["transforms.json"]);
     }
 

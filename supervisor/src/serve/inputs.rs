@@ -159,7 +159,7 @@ impl Roots {
     /// # Errors
     /// The key that is wrong.
     pub fn check(&self, spec: &JobOptions) -> Result<(), Problem> {
-        for (field, source) in [("mesh", &spec.mesh), ("views", &spec.views)] {
+        for (field, source) in spec.sources() {
             if let Some(Source::Path { path, images }) = source {
                 let found = match field {
                     "views" => self.views(path, images.as_deref()),
@@ -171,7 +171,7 @@ impl Roots {
         Ok(())
     }
 
-    /// The mesh and views of a job whose uploads are in `uploads`.
+    /// The mesh and views of a job whose uploads are in `uploads`, and the original of the mesh where it is named.
     ///
     /// # Errors
     /// One of them is gone.
@@ -179,11 +179,7 @@ impl Roots {
         &self,
         spec: &JobOptions,
         uploads: &Path,
-    ) -> Result<(Input, Input), Box<JobError>> {
-        if spec.arrays.is_some() {
-            let arrays = find("the arrays", &uploads.join(ARRAYS))?;
-            return Ok((arrays.clone(), arrays));
-        }
+    ) -> Result<(Input, Input, Option<Input>), Box<JobError>> {
         let one = |what: &str, folder: &str, source: &Option<Source>| match source {
             Some(Source::Path { path, images }) => match folder {
                 "views" => self.views(path, images.as_deref()),
@@ -204,13 +200,21 @@ impl Roots {
                 "",
             )),
         };
+        let original = match &spec.original {
+            None => None,
+            original => Some(one("the original", "original", original)?),
+        };
+        if spec.arrays.is_some() {
+            let arrays = find("the arrays", &uploads.join(ARRAYS))?;
+            return Ok((arrays.clone(), arrays, original));
+        }
         let mesh = one("the mesh", "mesh", &spec.mesh)?;
         let views = match &spec.views {
             // Splats alone.
             None => mesh.clone(),
             views => one("the views", "views", views)?,
         };
-        Ok((mesh, views))
+        Ok((mesh, views, original))
     }
 }
 

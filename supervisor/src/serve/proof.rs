@@ -136,6 +136,7 @@ fn spec(options: &Options, folder: &Path) -> Result<Spec, String> {
         name: "self-test".into(),
         mesh: find("the mesh", &at("mesh.obj")).map_err(said)?,
         views: find("the views", &at("transforms.json")).map_err(said)?,
+        original: None,
         glb: Some(Target::check(&at("out.glb")).map_err(said)?),
         form: Form::default(),
         beside: Vec::new(),

@@ -110,12 +110,13 @@ impl Work {
         let store = &self.service.store;
         let place = store.job_folder(self.id).await.map_err(failed)?;
         let uploads = store.materialise(self.id).await.map_err(failed)?;
-        let (mesh, views) = self.service.roots.inputs(&wish, &uploads)?;
+        let (mesh, views, original) = self.service.roots.inputs(&wish, &uploads)?;
         let target = |name: &str| Target::check(&place.join(name));
         Ok(Spec {
             name: self.id.to_string().into(),
             mesh,
             views,
+            original,
             glb: Some(target("model.glb")?),
             form: wish.form(),
             beside: Vec::new(),

@@ -75,6 +75,7 @@ fn picture(path: &Path, size: [u32; 2], pixel: impl Fn(u32, u32) -> [u8; 4]) {
 fn job(holdout: u32) -> PrepareJob {
     PrepareJob {
         mesh_file: String::new(),
+        original_file: None,
         views_file: "transforms.json".to_owned(),
         texture_size: 256,
         pages: Pages::ONE,

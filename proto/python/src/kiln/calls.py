@@ -69,6 +69,7 @@ def bake(
     output: Optional[files.Path] = None,
     *,
     images: Optional[files.Path] = None,
+    original: Optional[files.Path] = None,
     client: Optional[Client] = None,
     progress: Optional[Progress] = None,
     timeout: Optional[float] = None,
@@ -78,7 +79,8 @@ def bake(
     """Files as `kiln bake` takes them → a GLB, written to `output` if that is given.
 
     Gaussian splats may be the views, or the mesh without any views; a safetensors file of views may hold the mesh, which is
-    None then. `images` is the folder of a COLMAP model's pictures. `options` are the flags of `kiln bake` (`kiln.options`);
+    None then. `images` is the folder of a COLMAP model's pictures. `original` is the mesh that `mesh` was simplified from, for
+    `detail`. `options` are the flags of `kiln bake` (`kiln.options`);
     `preview=True` and `maps=True` put the pictures into the result's `files`. `client`: the sidecar to use; by default
     `kiln.sidecar` finds or starts one. `timeout` is in seconds for the whole call.
     Raises OSError for files, and otherwise as `bake_texture` does.
@@ -109,6 +111,8 @@ def bake(
         sources = {"arrays": files.views(views)}
     else:
         raise TypeError("bake() needs a mesh, or a safetensors file of views that holds one")
+    if original is not None:
+        sources["original"] = files.mesh(original)
     glb = call.run(spec, sources=sources)
     if output is not None:
         glb.export(output)

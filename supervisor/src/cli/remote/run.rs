@@ -118,8 +118,7 @@ impl Desk<'_> {
 
     async fn submit(&self, submit: Submit) -> Done {
         let Submit {
-            mesh,
-            views,
+            inputs,
             mut options,
             key,
             retry,
@@ -127,10 +126,11 @@ impl Desk<'_> {
         } = submit;
         let mut collection = None;
         if options.mesh.is_none() {
-            let collected = collect(&mesh, &views).await?;
+            let collected = collect(&inputs).await?;
             options.mesh = Some(collected.mesh.clone());
             options.views = Some(collected.views.clone());
-            if mesh.path == views.path {
+            options.original.clone_from(&collected.original);
+            if inputs.mesh.path == inputs.views.path {
                 // Splats alone: the mesh's own files are those of the views.
                 options.mesh = options.views.take();
             }
@@ -139,7 +139,7 @@ impl Desk<'_> {
         let given = match (&collection, &delivery) {
             (Some(collection), _) => collection.given.clone(),
             // What this user may not read, the sidecar may.
-            (None, Some(_)) => (collect::given(&mesh, &views).await).unwrap_or_default(),
+            (None, Some(_)) => (collect::given(&inputs).await).unwrap_or_default(),
             (None, None) => Given::default(),
         };
         if let Some(delivery) = &delivery {
@@ -184,7 +184,7 @@ impl Desk<'_> {
             true => screen::result(&json!({ "event": "accepted", "job": id }).to_string()),
             false => self.say(&format!("job {id}")),
         }
-        let inputs = Some([mesh.path, views.path]);
+        let inputs = Some([inputs.mesh.path, inputs.views.path]);
         self.wait(id, &delivery, inputs, &given).await
     }
 

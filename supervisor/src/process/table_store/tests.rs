@@ -523,6 +523,7 @@ fn a_comparison_gives_its_figures_and_the_picture_that_was_asked_for() {
             missing: 0.0,
             unseen: None,
             atlas: None,
+            normals: None,
         };
         Done::Compare(CompareSummary {
             models: vec![model; models],

@@ -100,7 +100,7 @@ pub(super) async fn read(service: &Service, request: Request) -> Result<JobOptio
     for _ in 0..PARTS {
         let Some(part) = form.next_field().await.map_err(|error| unread(&error))? else {
             let mut spec: JobOptions = spec.unwrap_or_default();
-            (spec.mesh, spec.views) = inputs.sources()?;
+            inputs.name_in(&mut spec)?;
             return Ok(spec);
         };
         ahead.0.store(0, Ordering::Relaxed);
@@ -150,6 +150,7 @@ async fn text(mut part: Field<'_>, ahead: &Ahead) -> Result<Vec<u8>, Problem> {
 struct Inputs {
     mesh: Option<String>,
     views: Option<String>,
+    original: Option<String>,
     files: BTreeMap<String, Digest>,
 }
 
@@ -161,10 +162,12 @@ impl Inputs {
         let main = match role {
             "mesh" => Some(&mut self.mesh),
             "views" => Some(&mut self.views),
+            "original" => Some(&mut self.original),
             "file" => None,
             _ => {
                 let role = shown(role);
-                let what = format!("the part {role:?} is none of spec, mesh, views, file");
+                let what =
+                    format!("the part {role:?} is none of spec, mesh, views, original, file");
                 return Err(bad(what));
             }
         };
@@ -186,9 +189,14 @@ impl Inputs {
         Ok(name)
     }
 
-    /// Mesh and views, which may name any of the files.
-    fn sources(self) -> Result<(Option<Source>, Option<Source>), Problem> {
-        let Self { mesh, views, files } = self;
+    /// Mesh, views and original, which may name any of the files.
+    fn name_in(self, spec: &mut JobOptions) -> Result<(), Problem> {
+        let Self {
+            mesh,
+            views,
+            original,
+            files,
+        } = self;
         let source = |main: Option<String>, what: &str| match main {
             Some(main) => Ok(Some(Source::Files {
                 files: files.clone(),
@@ -198,9 +206,12 @@ impl Inputs {
         };
         // Splats alone are mesh and views.
         let alone = views.is_none() && mesh.as_deref().is_some_and(splats::are_in);
-        let mesh = source(mesh, "mesh")?;
-        let views = if alone { None } else { source(views, "views")? };
-        Ok((mesh, views))
+        spec.mesh = source(mesh, "mesh")?;
+        spec.views = if alone { None } else { source(views, "views")? };
+        if original.is_some() {
+            spec.original = source(original, "original")?;
+        }
+        Ok(())
     }
 }
 
@@ -217,6 +228,7 @@ mod tests {
         for (role, name, wanted) in [
             ("mesh", "mesh.glb", "mesh.glb"),
             ("views", "./transforms.json", "transforms.json"),
+            ("original", "high.glb", "high.glb"),
             ("file", "./train/r_0.png", "train/r_0.png"),
             ("file", "train/./r_1.png", "train/r_1.png"),
         ] {
@@ -243,7 +255,11 @@ mod tests {
             ("file", "./", "empty"),
             ("file", ".\\r.png", "backslashes"),
             ("file", "", "empty"),
-            ("picture", "r.png", "none of spec, mesh, views, file"),
+            (
+                "picture",
+                "r.png",
+                "none of spec, mesh, views, original, file",
+            ),
         ] {
             let problem = inputs.enter(Some(role), Some(name)).expect_err(name);
             assert!(problem.detail.contains(words), "{}", problem.detail);

@@ -244,6 +244,7 @@ pub(super) fn about() -> Value {
             "spec": { "type": "string", "contentMediaType": doc::JSON, "description": "The JSON of the spec, without inputs" },
             "mesh": file,
             "views": file,
+            "original": file,
             "file": { "type": "array", "items": file },
         },
         "additionalProperties": false,

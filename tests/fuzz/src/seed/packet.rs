@@ -33,6 +33,7 @@ fn to_child() -> Vec<ToChild> {
     let start = [
         Start::Prepare(PrepareJob {
             mesh_file: "mesh.glb".to_owned(),
+            original_file: None,
             views_file: "transforms.json".to_owned(),
             texture_size: 1024,
             pages: Pages::ONE,
@@ -87,6 +88,7 @@ fn to_child() -> Vec<ToChild> {
         Start::Compare(CompareJob {
             first: "a.glb".to_owned(),
             second: Some("b.glb".to_owned()),
+            normals_of: Some("high.ply".to_owned()),
             views_file: "transforms.json".to_owned(),
             blend: Blend::Srgb,
             up: Up::Z,

@@ -1,4 +1,4 @@
-//! Reads a glTF's or GLB's mesh with the base colour pictures of its materials.
+//! Reads a glTF's or GLB's mesh with the base colour pictures of its materials, or with their normal maps.
 //!
 //! Pictures lie in a buffer view, a `data:` URI or a file beneath the mesh's folder. The decoders of the views read
 //! them, with the same limits. The base colour factor is multiplied in. A material without a picture gets a texel of
@@ -47,12 +47,26 @@ impl Pictures {
     }
 }
 
+/// Which textures of the materials are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::prepare::load) enum Shown {
+    /// Base colours.
+    Colours,
+    /// Normal maps, which use the texture coordinates of the base colours.
+    Normals,
+}
+
+/// The texel of a material without a picture.
+const PLAIN: [u8; 4] = [255; 4];
+/// The same of normals: straight up.
+const FLAT: [u8; 4] = [128, 128, 255, 255];
+
 /// Reads the bytes of the file `name`, a GLB or bare JSON.
 pub(in crate::prepare::load) fn read(
     file: (&[u8], bool),
     name: &str,
     folder: &Folder<'_>,
-    offset: &Offset,
+    (offset, shown): (&Offset, Shown),
     progress: &dyn Progress,
 ) -> Result<(RawMesh, Pictures), GltfError> {
     let wanted = Wanted {
@@ -61,11 +75,15 @@ pub(in crate::prepare::load) fn read(
         offset: *offset,
     };
     read_with(file, name, folder, (wanted, false), progress, |reader| {
-        pictures(reader, progress)
+        pictures(reader, shown, progress)
     })
 }
 
-fn pictures(reader: &mut Reader<'_>, progress: &dyn Progress) -> Result<Pictures, GltfError> {
+fn pictures(
+    reader: &mut Reader<'_>,
+    shown: Shown,
+    progress: &dyn Progress,
+) -> Result<Pictures, GltfError> {
     let mut all = Pictures::default();
     // By image and factor, so that materials which show the same share a picture.
     let mut known: HashMap<(Option<usize>, [u32; 3]), u16> = HashMap::new();
@@ -73,11 +91,19 @@ fn pictures(reader: &mut Reader<'_>, progress: &dyn Progress) -> Result<Pictures
         let (triangles, material) = (reader.parts[part].triangles, reader.parts[part].material);
         let json = material.and_then(|index| reader.root.materials.get(index));
         let surface = json.map(|json| &json.pbr_metallic_roughness);
-        let texture = surface.and_then(|surface| surface.base_color_texture.as_ref());
-        if texture.is_none() && reader.parts[part].coloured {
+        let colours = shown == Shown::Colours;
+        let texture = match shown {
+            Shown::Colours => (surface.and_then(|surface| surface.base_color_texture.as_ref()))
+                .map(|texture| texture.index),
+            Shown::Normals => {
+                (json.and_then(|json| json.normal_texture.as_ref())).map(|texture| texture.index)
+            }
+        };
+        if texture.is_none() && colours && reader.parts[part].coloured {
             return Err(GltfError::VertexColours);
         }
-        let factor = surface.map_or([1.0; 4], |surface| surface.base_color_factor.0);
+        let factor = surface.filter(|_| colours);
+        let factor = factor.map_or([1.0; 4], |surface| surface.base_color_factor.0);
         let factor = [factor[0], factor[1], factor[2]].map(|x| x.clamp(0.0, 1.0));
         let image = match texture {
             None => None,
@@ -85,7 +111,7 @@ fn pictures(reader: &mut Reader<'_>, progress: &dyn Progress) -> Result<Pictures
                 let missing = GltfError::NoImage {
                     material: material.unwrap_or_default(),
                 };
-                Some(image_of(reader.root, texture.index.value()).ok_or(missing)?)
+                Some(image_of(reader.root, texture.value()).ok_or(missing)?)
             }
         };
         let key = (image, factor.map(f32::to_bits));
@@ -103,7 +129,7 @@ fn pictures(reader: &mut Reader<'_>, progress: &dyn Progress) -> Result<Pictures
                     None => Picture {
                         width: 1,
                         height: 1,
-                        texels: vec![[255; 4]],
+                        texels: vec![if colours { PLAIN } else { FLAT }],
                     },
                 };
                 tint(&mut picture, factor);

@@ -242,7 +242,7 @@ impl Children {
                 let input = match root {
                     Root::Mesh => Some(&self.spec.mesh),
                     Root::Views | Root::Pictures | Root::Masks => Some(&self.spec.views),
-                    Root::Second => None,
+                    Root::Second | Root::Original => None,
                 };
                 let question = child.dispatcher.opener.admit(input, root, name, limit).ok();
                 assert_eq!(
