@@ -324,6 +324,6 @@ mod tests {
             .iter_mut()
             .for_each(|corners| corners.swap(1, 2));
         let found = figures(square(0.75), None, turned);
-        assert!(found.p95_deg < 0.02, "{found:?}");
+        assert!(found.p95_deg < 0.1, "{found:?}");
     }
 }

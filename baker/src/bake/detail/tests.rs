@@ -327,7 +327,7 @@ fn mirrored_charts_and_both_sides_of_a_sheet_get_their_own_normals() {
     mesh.uvs = mesh.uvs.iter().map(|&at| half(false)(at)).collect();
     beside(&mut mesh, square(0.0, false), half(true));
     // The original leans otherwise in front than behind.
-    let soup = squares(&[(0.01, true, 0.02), (-0.01, false, 0.04)]);
+    let soup = squares(&[(0.01, true, 0.02), (-0.01, false, -0.02)]);
     let (details, shown) = baked(&mesh, soup, Detail::Normal, 128);
     let texels = &details.layers[0].texels;
     let mut counts = [0; 2];
@@ -336,7 +336,7 @@ fn mirrored_charts_and_both_sides_of_a_sheet_get_their_own_normals() {
         assert!(known, "{:?}", shown.place);
         let front = shown.smooth[2] > 0.0;
         let lean = -normal[0] / normal[2];
-        let wanted = if front { 0.02 } else { 0.04 };
+        let wanted = if front { 0.02 } else { -0.02 };
         assert_eq!(normal[2] > 0.0, front);
         assert!((lean - wanted).abs() < 0.01, "{front} {lean}");
         counts[usize::from(front)] += 1;
@@ -374,7 +374,7 @@ fn over_holes_the_mesh_keeps_its_own_normals_and_edges_of_three_triangles_are_me
             assert!(known && normal[2] > 0.6, "{:?} {normal:?}", shown.place);
             over += 1;
         } else if shown.place[0] > 0.62 {
-            assert!(!known && normal[2] > 0.99, "{:?} {normal:?}", shown.place);
+            assert!(!known, "{:?}", shown.place);
             beyond += 1;
         }
     }
