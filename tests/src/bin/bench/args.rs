@@ -29,7 +29,7 @@ pub(crate) struct Args {
     /// clock, what is moved, memory, quality, and jobs an hour. Needs kiln and kiln-baker beside this program and no file else.
     #[arg(long, conflicts_with_all = ["folder", "keep_uvs"])]
     pub(crate) gpu: bool,
-    /// With --gpu: what to vary, separated by commas. By default everything but the largest, which takes about half an hour.
+    /// With --gpu: what to vary, separated by commas. By default everything but photographs and the largest, which take minutes to half an hour.
     #[arg(long, value_enum, value_delimiter = ',', requires = "gpu")]
     pub(crate) axes: Vec<Axis>,
     /// With --gpu: only the smallest size of each, to see that it runs.

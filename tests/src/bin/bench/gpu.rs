@@ -5,12 +5,13 @@
 //! ```
 //!
 //! Around one base point, each axis changes one number: views, their edge, the texture's edge, triangles, memory.
-//! `splats` bakes Gaussian splats, whose views Kiln draws; `simplified` is what apps ask for, `figures` are the sizes that are compared with other tools, `throughput` is many
+//! `splats` bakes Gaussian splats, whose views Kiln draws; `simplified` is what apps ask for, `photographs` are those of a reconstruction, `figures` are the sizes that are compared with other tools, `throughput` is many
 //! jobs at once, and `largest` is one large job within a budget. It needs only this program, `kiln` and `kiln-baker`.
 
 mod chart;
 mod input;
 mod measure;
+mod photographs;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -41,6 +42,8 @@ pub(crate) enum Axis {
     Splats,
     /// What image-to-3D apps ask for: views of 375,000 triangles, of which one in twenty stays.
     Simplified,
+    /// 12 photographs of 4000×3000 without alpha, of other exposures, onto 175,000 triangles and 4096².
+    Photographs,
     /// The sizes of published figures: 40 views of 512² and 100 of 1024².
     Figures,
     /// Less and less of the device's memory.
@@ -70,6 +73,7 @@ impl Point {
             Axis::Size => f64::from(self.sizes.edge),
             Axis::Texture
             | Axis::Simplified
+            | Axis::Photographs
             | Axis::Figures
             | Axis::Budget
             | Axis::Throughput
@@ -84,6 +88,10 @@ impl Point {
         let (triangles, texture) = (self.sizes.triangles(), self.texture);
         let mut name = match self.sizes.cloud {
             Some(Cloud { splats, degree }) => format!("{splats} splats of degree {degree}"),
+            None if self.sizes.photographs => {
+                let [width, height] = photographs::size(edge);
+                format!("{views} photographs of {width}×{height}")
+            }
             None => format!("{views} × {edge}²"),
         };
         name.push_str(&format!(" → {texture}², {triangles} triangles"));
@@ -100,6 +108,7 @@ const BASE: Sizes = Sizes {
     edge: 512,
     level: 0,
     cloud: None,
+    photographs: false,
 };
 const TEXTURE: u32 = 1024;
 
@@ -114,8 +123,7 @@ fn points(axis: Axis) -> Vec<Point> {
     let large = Sizes {
         views: 100,
         edge: 1024,
-        level: 0,
-        cloud: None,
+        ..BASE
     };
     match axis {
         Axis::Views => [10, 40, 100, 200, 400]
@@ -162,6 +170,17 @@ fn points(axis: Axis) -> Vec<Point> {
             };
             vec![of(BASE, TEXTURE), of(large, 2048)]
         }
+        Axis::Photographs => {
+            let sizes = Sizes {
+                views: 12,
+                edge: 3000,
+                level: 3,
+                photographs: true,
+                ..BASE
+            };
+            let draft = &["--quality", "draft"];
+            vec![point(sizes, 4096, &[]), point(sizes, 4096, draft)]
+        }
         Axis::Figures => vec![
             point(BASE, TEXTURE, &[]),
             point(BASE, TEXTURE, &["--quality", "draft"]),
@@ -188,7 +207,7 @@ pub(crate) fn run(args: &Args, kiln: &Path) -> Result<bool, BenchError> {
     let mut axes = args.axes.clone();
     if axes.is_empty() {
         axes = Axis::value_variants().to_vec();
-        axes.retain(|&axis| axis != Axis::Largest);
+        axes.retain(|&axis| ![Axis::Largest, Axis::Photographs].contains(&axis));
     }
     let mut all: Vec<Point> = axes.iter().copied().flat_map(points).collect();
     if args.smallest {
@@ -245,6 +264,7 @@ fn folder(args: &Args, sizes: Sizes) -> Result<(PathBuf, Option<TempDir>), Bench
         let Sizes { views, edge, .. } = sizes;
         let seen = match sizes.cloud {
             Some(Cloud { splats, degree }) => format!("{splats}d{degree}"),
+            None if sizes.photographs => format!("{views}p{edge}"),
             None => format!("{views}x{edge}"),
         };
         let name = format!("{seen}_{}", sizes.triangles());

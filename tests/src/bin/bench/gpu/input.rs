@@ -7,7 +7,9 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use baker::image::render::{Image, render};
-use baker::prepare::load;
+use baker::prepare::clean;
+use baker::prepare::load::{self, NoUvs, RawMesh};
+use baker::prepare::simplify::simplify;
 use baker::worker::folder::{Files, Folder, FolderError};
 use baker::worker::progress::Silent;
 use kiln_tests::ball::cross;
@@ -21,13 +23,15 @@ use rayon::prelude::*;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::photographs;
+
 const MESH: &[u8] = include_bytes!("../../../../data/spot/mesh_uv.glb");
 /// Triangles of [`MESH`].
 const TRIANGLES: u32 = 5856;
 /// Number of triangles to which the lowest level is simplified.
 pub(super) const FEWEST: u32 = 1000;
-/// Edge of the painted texture: finer than most that are baked.
-const PAINTED: usize = 2048;
+/// Edge of the painted texture: finer than most that are baked. The second is for photographs.
+const PAINTED: [usize; 2] = [2048, 8192];
 /// Samples per pixel along each axis.
 const SAMPLES: u32 = 4;
 /// Held-out views, between those to bake from.
@@ -47,6 +51,8 @@ pub(crate) struct Sizes {
     pub(crate) level: i32,
     /// Splats in place of views.
     pub(crate) cloud: Option<Cloud>,
+    /// Whether views are photographs of so many pixels down, of a mesh of [`photographs::TRIANGLES`].
+    pub(crate) photographs: bool,
 }
 
 /// Gaussian splats on the surface.
@@ -59,6 +65,9 @@ pub(crate) struct Cloud {
 
 impl Sizes {
     pub(crate) fn triangles(self) -> u32 {
+        if self.photographs {
+            return photographs::TRIANGLES as u32;
+        }
         u32::try_from(self.level).map_or(FEWEST, |level| TRIANGLES << (2 * level))
     }
 }
@@ -105,6 +114,9 @@ pub(crate) fn make(sizes: Sizes, folder: &Path) -> io::Result<Input> {
     for _ in 0..sizes.level.max(0) {
         shape = quartered(&shape, |middle| middle);
     }
+    if sizes.photographs {
+        shape = simplified(&shape)?;
+    }
     let mesh = folder.join("mesh.ply");
     fs::write(&mesh, shape.ply())?;
     let model = Mesh {
@@ -117,9 +129,24 @@ pub(crate) fn make(sizes: Sizes, folder: &Path) -> io::Result<Input> {
     };
     let views = match sizes.cloud {
         Some(cloud) => scatter(&model, cloud, folder)?,
-        None => photograph(&model, sizes, folder)?,
+        None => draw(&model, sizes, folder)?,
     };
     Ok(Input { mesh, views })
+}
+
+/// The same surface, of fewer triangles.
+fn simplified(shape: &Shape) -> io::Result<Shape> {
+    let raw = RawMesh {
+        positions: shape.positions.clone(),
+        uvs: Err(NoUvs::NotAsked),
+        triangles: shape.triangles.clone(),
+    };
+    let clean = clean::clean(&raw).map_err(io::Error::other)?;
+    let simplified = simplify(&clean, photographs::TRIANGLES).map_err(io::Error::other)?;
+    Ok(Shape {
+        positions: simplified.mesh.positions,
+        triangles: simplified.mesh.triangles,
+    })
 }
 
 /// Moves and scales into a ball of radius 1 around the origin.
@@ -145,10 +172,10 @@ fn centred(positions: &[[f32; 3]]) -> Vec<[f32; 3]> {
 }
 
 /// A texture with detail of every size: soft waves, sharp edges, and lines of two texels.
-fn painted() -> Vec<[u8; 4]> {
+fn painted(edge: usize) -> Vec<[u8; 4]> {
     let texel = |index: usize| {
-        let (x, y) = ((index % PAINTED) as f32, (index / PAINTED) as f32);
-        let (u, v) = (x / PAINTED as f32, y / PAINTED as f32);
+        let (x, y) = ((index % edge) as f32, (index / edge) as f32);
+        let (u, v) = (x / edge as f32, y / edge as f32);
         let wave = |f: f32, g: f32| 0.5 + 0.5 * (f * u + g * v).sin();
         let check = f32::from(((u * 24.0) as u32 + (v * 24.0) as u32).is_multiple_of(2));
         let line = f32::from((x as u32 % 64 < 2) || (y as u32 % 64 < 2));
@@ -160,7 +187,7 @@ fn painted() -> Vec<[u8; 4]> {
         let [r, g, b] = colour.map(|c| (255.0 * c * (1.0 - 0.6 * line)) as u8);
         [r, g, b, 255]
     };
-    (0..PAINTED * PAINTED).into_par_iter().map(texel).collect()
+    (0..edge * edge).into_par_iter().map(texel).collect()
 }
 
 /// Standard deviation of splats, as a multiple of how far they are from each other: few gaps are seen between them.
@@ -205,49 +232,69 @@ fn scatter(model: &Mesh, cloud: Cloud, folder: &Path) -> io::Result<PathBuf> {
 }
 
 /// Renders the views and writes them with their cameras.
-fn photograph(model: &Mesh, sizes: Sizes, folder: &Path) -> io::Result<PathBuf> {
-    let texels = painted();
-    let image = Image::new(PAINTED, PAINTED, &texels)
+fn draw(model: &Mesh, sizes: Sizes, folder: &Path) -> io::Result<PathBuf> {
+    let painted_edge = PAINTED[usize::from(sizes.photographs)];
+    let texels = painted(painted_edge);
+    let image = Image::new(painted_edge, painted_edge, &texels)
         .ok_or_else(|| io::Error::other("a texture has as many texels as it says"))?;
     let (all, edge) = (sizes.views + HELD_OUT, sizes.edge);
+    let size = match sizes.photographs {
+        true => photographs::size(edge),
+        false => [edge; 2],
+    };
     let every = all / HELD_OUT;
     let (mut frames, mut fit, mut test): (Vec<Value>, Vec<String>, Vec<String>) =
         Default::default();
     for number in 0..all {
         let axes = axes(number, all);
-        let camera = camera(axes, edge);
-        let shown = render(
-            model,
-            image.into(),
-            &camera,
-            [edge; 2],
-            SAMPLES,
-            Blend::Linear,
-        );
-        let name = format!("{number}.png");
-        let picture = Picture {
-            size: [edge; 2],
-            colour: png::ColorType::Rgba,
-            bytes: shown.to_rgba8().into_iter().flatten().collect(),
+        let camera = camera(axes, size);
+        let shown = render(model, image.into(), &camera, size, SAMPLES, Blend::Linear);
+        let held_out = number % every == every - 1 && test.len() < HELD_OUT as usize;
+        let name = match sizes.photographs {
+            true => format!("{number}.jpg"),
+            false => format!("{number}.png"),
         };
-        picture.write(&folder.join(&name));
+        if sizes.photographs {
+            let exposure = match held_out {
+                true => 1.0,
+                false => photographs::exposure(fit.len() as u32, sizes.views),
+            };
+            let file = photographs::develop(&shown, exposure, |pixel| direction(&camera, pixel))?;
+            fs::write(folder.join(&name), file)?;
+        } else {
+            let picture = Picture {
+                size,
+                colour: png::ColorType::Rgba,
+                bytes: shown.to_rgba8().into_iter().flatten().collect(),
+            };
+            picture.write(&folder.join(&name));
+        }
         let [right, up, back] = axes;
         let row = |k: usize| [right[k], up[k], back[k], DISTANCE * back[k]];
         frames.push(json!({
             "file_path": name,
             "transform_matrix": [row(0), row(1), row(2), [0.0, 0.0, 0.0, 1.0]],
         }));
-        let held_out = number % every == every - 1 && test.len() < HELD_OUT as usize;
         if held_out { &mut test } else { &mut fit }.push(name);
     }
-    let (focal, centre) = (FOCAL * f64::from(edge), 0.5 * f64::from(edge));
+    let (focal, [x, y]) = (
+        FOCAL * f64::from(edge),
+        size.map(|edge| 0.5 * f64::from(edge)),
+    );
     let whole = json!({
-        "fl_x": focal, "fl_y": focal, "cx": centre, "cy": centre, "w": edge, "h": edge,
+        "fl_x": focal, "fl_y": focal, "cx": x, "cy": y, "w": size[0], "h": size[1],
         "train_filenames": fit, "test_filenames": test, "frames": frames,
     });
     let path = folder.join("transforms.json");
     fs::write(&path, whole.to_string())?;
     Ok(path)
+}
+
+/// Where a camera's pixel looks, in world space, not normalised.
+fn direction(camera: &Camera, pixel: [usize; 2]) -> [f32; 3] {
+    let [x, y] = [0, 1].map(|k| (pixel[k] as f64 + 0.5 - camera.centre[k]) / camera.focal[k]);
+    let [right, down, forward] = camera.rotation;
+    std::array::from_fn(|k| (x * right[k] + y * down[k] + forward[k]) as f32)
 }
 
 /// Right, up and back of a camera that looks at the origin: one of `all`, spread evenly (Fibonacci).
@@ -262,13 +309,13 @@ fn axes(number: u32, all: u32) -> [[f64; 3]; 3] {
 }
 
 /// The same camera in the renderer's convention: world to camera, x right, y down, z forward.
-fn camera([right, up, back]: [[f64; 3]; 3], edge: u32) -> Camera {
-    let (focal, centre) = (FOCAL * f64::from(edge), 0.5 * f64::from(edge));
+fn camera([right, up, back]: [[f64; 3]; 3], size: [u32; 2]) -> Camera {
+    let focal = FOCAL * f64::from(size[1]);
     Camera {
         rotation: [right, up.map(|x| -x), back.map(|x| -x)],
         translation: [0.0, 0.0, DISTANCE],
         focal: [focal; 2],
-        centre: [centre; 2],
+        centre: size.map(|edge| 0.5 * f64::from(edge)),
     }
 }
 
@@ -284,7 +331,7 @@ mod tests {
                 let dot: f64 = a.iter().zip(b).map(|(a, b)| a * b).sum();
                 assert!(dot.abs() < 1e-12, "at right angles");
             }
-            let camera = camera([right, up, back], 64);
+            let camera = camera([right, up, back], [64; 2]);
             // A point to the right and above, nearer than the origin, in OpenGL axes.
             let point: [f64; 3] =
                 std::array::from_fn(|k| 0.1 * right[k] + 0.2 * up[k] + 0.3 * back[k]);
@@ -307,6 +354,7 @@ mod tests {
                 edge: 32,
                 level,
                 cloud: None,
+                photographs: false,
             };
             let input = make(sizes, folder.path()).expect("an input");
             let ply = fs::read(input.mesh).expect("a mesh");

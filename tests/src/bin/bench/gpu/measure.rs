@@ -101,16 +101,17 @@ pub(super) fn measure(
         Ok((finished, report))
     };
     // A bake that takes minutes is run once.
-    let (first, finished, report, gpu_stages) = if point.axis == Axis::Largest {
-        let (finished, report) = once(&["--gpu-times"], keep)?;
-        let stages = report.bake.gpu_times.clone();
-        (finished.wall, finished, report, stages)
-    } else {
-        let (first, _) = once(&[], None)?;
-        let (finished, report) = once(&[], keep)?;
-        let (_, timed) = once(&["--gpu-times"], None)?;
-        (first.wall, finished, report, timed.bake.gpu_times)
-    };
+    let (first, finished, report, gpu_stages) =
+        if [Axis::Largest, Axis::Photographs].contains(&point.axis) {
+            let (finished, report) = once(&["--gpu-times"], keep)?;
+            let stages = report.bake.gpu_times.clone();
+            (finished.wall, finished, report, stages)
+        } else {
+            let (first, _) = once(&[], None)?;
+            let (finished, report) = once(&[], keep)?;
+            let (_, timed) = once(&["--gpu-times"], None)?;
+            (first.wall, finished, report, timed.bake.gpu_times)
+        };
     let throughput = point.axis == Axis::Throughput;
     let many = (throughput || point.axis == Axis::Figures)
         .then(|| list(args, kiln, point, input, if throughput { JOBS } else { 3 }))
