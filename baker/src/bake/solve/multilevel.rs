@@ -30,6 +30,14 @@ use crate::worker::progress::{Ticker, ticking};
 /// One sum for each texel or cell, by channel.
 pub(crate) type Sums = Vec<[f32; 4]>;
 
+/// Makes room for so many sums, of any values. Memory that is new is first touched by the threads that use it, not by this
+/// one.
+pub(crate) fn sized(sums: &mut Sums, len: usize) {
+    if sums.len() != len {
+        *sums = vec![[0.0; 4]; len];
+    }
+}
+
 /// Levels, of cells of 2, 4 and 8 texels squared.
 pub(crate) const LEVELS: u32 = 3;
 /// Factors of mass, and of stiffness from the second level on, in a cell's divisor: the diagonals of its bilinear hat.
@@ -197,7 +205,7 @@ impl Multilevel {
             });
         }
         let (across, first) = (self.across, self.levels.first());
-        z.resize(r.len(), [0.0; 4]);
+        sized(z, r.len());
         each_place(z, across, |[x, y], z| {
             let above = first.map_or([0.0; 4], |first| {
                 first.values[y / 2 * first.size[0] + x / 2]

@@ -12,7 +12,7 @@ use crate::bake::model::plots::{PlotSums, Plots, ShownRow, ViewRows, WeighedRows
 use crate::bake::model::row_cache::RowCache;
 use crate::bake::model::rows::Rows;
 use crate::bake::solve::backend::{Strength, Ties};
-use crate::bake::solve::multilevel::{Hold, Multilevel, Sums, share};
+use crate::bake::solve::multilevel::{Hold, Multilevel, Sums, share, sized};
 use crate::worker::progress::{Ticker, ticking, unit};
 
 /// The weighed rows of all views, links and seam constraints.
@@ -91,7 +91,7 @@ impl Normal {
         value: impl Fn(ShownRow) -> [f32; 4] + Sync,
     ) {
         let squared = share == Share::Squared;
-        out.resize(self.texels, [0.0; 4]);
+        sized(out, self.texels);
         ticking(out.par_iter_mut())
             .with_min_len(1 << 14)
             .for_each(|sum| *sum = [0.0; 4]);
@@ -374,7 +374,11 @@ pub(crate) fn conjugate_gradients(
     } = std::mem::take(&mut normal.vectors);
     normal.defect(problem, x, &mut r);
     normal.multilevel.precondition(&r, &normal.diagonal, &mut z);
-    p.clone_from(&z);
+    sized(&mut p, z.len());
+    ticking(p.par_iter_mut())
+        .zip(&z)
+        .with_min_len(1 << 12)
+        .for_each(|(p, z)| *p = *z);
     let mut rz = dot(&r, &z);
     for _ in 0..iterations {
         normal.gradient(problem, &p, &mut q, |_| 0.0);
