@@ -5,6 +5,7 @@
 //! | `model` | GLB → mesh, pictures, and figures of its unwrap that need no view |
 //! | `normals` | the surface that they were simplified from → angles between normals |
 //! | `score` | view, mesh → PSNR, SSIM, missing pixels |
+//! | `gain` | a view and its render → the gain between them, and the PSNR after it |
 //! | `ssim` | two pictures → their structural similarity |
 //! | `seen` | views → the texels visible in one of them |
 //! | `sheet` | some views, renders, errors → a picture side by side |
@@ -13,6 +14,7 @@
 //! files. The figures are those of a bake's own report ([`crate::image::measure`], [`crate::image::survey`]). Views are
 //! decoded and dropped one by one.
 
+mod gain;
 mod model;
 mod normals;
 mod score;
@@ -217,6 +219,7 @@ fn summary(model: &Model, scores: &[Score], unseen: Option<f32>) -> CompareModel
         triangles: model.mesh.triangles.len() as u64,
         textures: model.texture_sizes(),
         psnr_db: mean(|score| score.psnr_db),
+        psnr_gain_db: mean(|score| score.psnr_gain_db),
         ssim: mean(|score| score.ssim),
         missing: (missing as f64 / object.max(1) as f64) as f32,
         unseen,

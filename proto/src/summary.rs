@@ -217,8 +217,10 @@ pub struct ViewFit {
     pub camera: CameraFate,
     /// How far the mesh's vertices moved in the picture, root mean square, in pixels.
     pub moved_px: f32,
-    /// Exposure that was divided out, in linear light; 1 where none was.
+    /// Exposure that was divided out, in linear light, the mean over the channels; 1 where none was.
     pub gain: f32,
+    /// The same of red, green and blue.
+    pub channel_gains: [f32; 3],
     /// What the fit did not believe, where that was asked for.
     #[serde(default)]
     pub rejected: Option<Rejected>,
@@ -562,6 +564,10 @@ pub struct CompareScore {
     pub pixels: u32,
     /// PSNR on them in dB, in sRGB.
     pub psnr_db: f32,
+    /// How much brighter the view is than the mesh by channel, in linear light: the gain that explains it best.
+    pub gain: [f32; 3],
+    /// PSNR in dB after this gain.
+    pub psnr_gain_db: f32,
     /// SSIM on them.
     pub ssim: f32,
 }
@@ -579,6 +585,8 @@ pub struct CompareModel {
     pub views: Vec<CompareScore>,
     /// Mean over the views' PSNR in dB; none where nothing can be compared.
     pub psnr_db: Option<f32>,
+    /// Mean over the views' PSNR in dB after one gain per view and channel; none where nothing can be compared.
+    pub psnr_gain_db: Option<f32>,
     /// Mean over the views' SSIM; none where nothing can be compared.
     pub ssim: Option<f32>,
     /// Share of the pixels that are surely on the object and that the mesh does not cover, 0-1.

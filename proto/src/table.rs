@@ -9,7 +9,7 @@
 //!  Texture  magic "KILNTEX1" | size u32 | maps u32 | 0…                      texels RGBA8 | provenance u8
 //!                                                                            | coverage u8 | residual u8 (if maps is 1)
 //!  Colours  magic "KILNCOL1" | vertices u32 | 0…                             colours RGBA8
-//!  Refined  magic "KILNREF1" | views u32 | 0…                                indices u32 | gains f32 | cameras (f64×16)
+//!  Refined  magic "KILNREF2" | views u32 | 0…                                indices u32 | gains f32×3 | cameras (f64×16)
 //!  Layer    magic "KILNLAY1" | size u32 | layer u32 | 0…                     texels RGBA8
 //!  Splats   magic "KILNSPL1" | splats u32 | degree u32 | views u32 | size…   cameras (f64×16) | positions f32×3 | scales f32×3
 //!                                                                            | quaternions f32×4 | opacities f32

@@ -119,7 +119,7 @@ const ZERO: [u8; 4] = [0; 4];
 fn every_field_of_refined_views_is_bounded() {
     let of_view = |index, gain| RefinedView {
         index,
-        gain,
+        gain: [1.0, gain, 0.5],
         camera: view().camera,
     };
     let table = Refined {
@@ -131,13 +131,13 @@ fn every_field_of_refined_views_is_bounded() {
     assert_eq!(Refined::read(&mut &good[..]).expect("its own"), table);
     assert_eq!(table.view(3), Some(&table.views[1]));
     assert_eq!(table.view(2), None);
-    let (gains, cameras) = (64 + 8, 64 + 16);
+    let (gains, cameras) = (64 + 8, 64 + 32);
     let nan = f64::NAN.to_le_bytes();
     refused(
         &good,
         |bytes| Refined::read(bytes),
         &[
-            ("magic", 0, b"KILNREF2"),
+            ("magic", 0, b"KILNREF1"),
             ("unused word", 12, &[1, 0, 0, 0]),
             ("no views", 8, &ZERO),
             ("one view more than is there", 8, &3_u32.to_le_bytes()),

@@ -4,6 +4,7 @@ use proto::job::Blend;
 use proto::message::CompareScore;
 use proto::table::View;
 
+use super::gain::after_gain;
 use super::model::Model;
 use super::ssim::ssim;
 use crate::image::measure::{self, Pixel};
@@ -38,7 +39,7 @@ pub(super) fn score(
         &model.mesh,
         crate::image::render::Paint::Textures(model.textures(&images)),
         view,
-        (blend, 1.0),
+        (blend, [1.0; 3]),
         Some(&mut |pixel: Pixel| {
             let index = pixel.row * view.width as usize + pixel.column;
             on_object += u64::from(pixel.on_object);
@@ -54,11 +55,17 @@ pub(super) fn score(
         }),
         band_done,
     );
+    let (gain, after) = after_gain(&truth, &render, &compared);
     Score {
         row: CompareScore {
             view: view.index,
             pixels: measured.pixels,
             psnr_db: measured.psnr_db,
+            gain,
+            psnr_gain_db: match measured.pixels {
+                0 => 0.0,
+                _ => after as f32,
+            },
             ssim: ssim(&truth, &render, &compared, view.width as usize) as f32,
         },
         on_object,
@@ -79,6 +86,8 @@ mod tests {
         let clean = of(&view);
         assert!((clean.row.psnr_db - 58.92).abs() < 0.3, "{clean:?}");
         assert!(clean.row.ssim > 0.999, "{clean:?}");
+        let gain = clean.row.psnr_gain_db - clean.row.psnr_db;
+        assert!((0.0..0.1).contains(&gain), "nothing to gain: {clean:?}");
         assert_eq!((clean.on_object, clean.missing), (36 * 26, 0));
 
         // The object reaches one column further than the card: after erosion that column is on the object, and missing.

@@ -150,8 +150,9 @@ fn figures(name: &str, model: &CompareModel) -> Vec<String> {
         value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$}"))
     };
     let mut lines = vec![format!(
-        "{name}: {} dB   SSIM {}   missing {:.2} %   unseen texels {} %   triangles {}",
+        "{name}: {} dB ({} after gains)   SSIM {}   missing {:.2} %   unseen texels {} %   triangles {}",
         number(model.psnr_db, 2),
+        number(model.psnr_gain_db, 2),
         number(model.ssim, 4),
         model.missing * 100.0,
         number(model.unseen.map(|share| share * 100.0), 2),
@@ -201,6 +202,7 @@ mod tests {
             textures: vec![[256; 2]],
             views: Vec::new(),
             psnr_db: Some(40.0),
+            psnr_gain_db: Some(41.0),
             ssim: Some(0.9),
             missing: 0.0,
             unseen: Some(0.0),

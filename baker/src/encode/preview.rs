@@ -323,7 +323,7 @@ mod tests {
             &mesh,
             (&texture).into(),
             &view,
-            (Blend::Linear, 1.0),
+            (Blend::Linear, [1.0; 3]),
             Some(&mut |pixel| row.add(pixel)),
             |_| {},
         );

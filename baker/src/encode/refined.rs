@@ -15,15 +15,15 @@ pub(super) struct AsFitted(Option<Refined>);
 pub struct Taken {
     /// Its camera was moved by the refinement.
     pub moved: bool,
-    /// Its exposure in linear light: it shows the texture times this.
-    pub gain: f32,
+    /// Its exposure by channel, in linear light: it shows the texture times this.
+    pub gain: [f32; 3],
 }
 
 impl Taken {
     /// As given.
     pub const AS_GIVEN: Self = Self {
         moved: false,
-        gain: 1.0,
+        gain: [1.0; 3],
     };
 }
 
@@ -91,7 +91,7 @@ mod tests {
         view.holdout = false;
         let truth = RefinedView {
             index: view.index,
-            gain: 0.8,
+            gain: [0.8; 3],
             camera: view.camera,
         };
         view.camera.translation[0] += 2.0;
@@ -104,7 +104,7 @@ mod tests {
         (view, AsFitted(Some(Refined { views })))
     }
 
-    fn score(view: &View, gain: f32) -> ViewScore {
+    fn score(view: &View, gain: [f32; 3]) -> ViewScore {
         let (mesh, texture, _) = scene();
         let paint = (&texture).into();
         compare(&mesh, paint, view, (Blend::Linear, gain), None, |_| {})
@@ -113,9 +113,9 @@ mod tests {
     #[test]
     fn a_view_of_the_fit_is_taken_as_the_fit_ended_with_it() {
         let (mut view, as_fitted) = off();
-        let given = score(&view, 1.0).psnr_db;
+        let given = score(&view, [1.0; 3]).psnr_db;
         let taken = as_fitted.apply(&mut view).expect("it is there");
-        assert_eq!((taken.moved, taken.gain), (true, 0.8));
+        assert_eq!((taken.moved, taken.gain), (true, [0.8; 3]));
         let fitted = score(&view, taken.gain).psnr_db;
         // 58.9 dB with one rounding; here there are two.
         assert!(given < 30.0 && fitted > 55.0, "{given} dB, {fitted} dB");

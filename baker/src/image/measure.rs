@@ -39,13 +39,13 @@ pub struct Pixel {
     pub error: Option<f32>,
 }
 
-/// Compares `view`, whose exposure is `gain` in linear light, with the render of the mesh under that exposure. Passes
+/// Compares `view`, whose exposure is `gain` by channel in linear light, with the render of the mesh under that exposure. Passes
 /// every pixel to `each`, if given, in rows from the top, and the pixels of each band to `band_done`.
 pub fn compare(
     mesh: &Mesh,
     paint: Paint<'_>,
     view: &View,
-    (blend, gain): (Blend, f32),
+    (blend, gain): (Blend, [f32; 3]),
     mut each: Option<&mut dyn FnMut(Pixel)>,
     mut band_done: impl FnMut(u64),
 ) -> ViewScore {
@@ -128,11 +128,11 @@ struct Line {
 }
 
 /// A colour in sRGB under this exposure, clipped to white.
-fn exposed(colour: [f32; 3], gain: f32) -> [f32; 3] {
-    if gain == 1.0 {
+fn exposed(colour: [f32; 3], gain: [f32; 3]) -> [f32; 3] {
+    if gain == [1.0; 3] {
         return colour;
     }
-    colour.map(|x| srgb::encode(gain * srgb::decode(x)).min(1.0))
+    std::array::from_fn(|c| srgb::encode(gain[c] * srgb::decode(colour[c])).min(1.0))
 }
 
 /// Mean over the views with pixels to compare.
@@ -146,7 +146,8 @@ pub fn mean_psnr(scores: &[ViewScore]) -> Option<f32> {
     (!counted.is_empty()).then(|| counted.iter().sum::<f32>() / counted.len() as f32)
 }
 
-fn psnr(mean_square: f64) -> f64 {
+/// PSNR in dB of a mean squared difference of values of 0 to 1.
+pub(crate) fn psnr(mean_square: f64) -> f64 {
     (-10.0 * mean_square.log10()).min(PERFECT_DB)
 }
 
@@ -242,10 +243,10 @@ pub(crate) mod tests {
     }
 
     fn score(view: &View) -> (ViewScore, Vec<Pixel>) {
-        score_exposed(view, 1.0)
+        score_exposed(view, [1.0; 3])
     }
 
-    fn score_exposed(view: &View, gain: f32) -> (ViewScore, Vec<Pixel>) {
+    fn score_exposed(view: &View, gain: [f32; 3]) -> (ViewScore, Vec<Pixel>) {
         let (mesh, texture, _) = scene();
         let mut pixels = Vec::new();
         let mut done = 0;
@@ -285,19 +286,20 @@ pub(crate) mod tests {
 
     #[test]
     fn a_view_that_was_exposed_otherwise_is_met_by_its_gain_alone() {
-        for gain in [0.7_f32, 1.4] {
+        for gain in [[0.7_f32; 3], [1.4, 1.0, 0.7]] {
             let mut view = scene().2;
-            for channel in view.pixels.iter_mut().flat_map(|pixel| &mut pixel[..3]) {
+            let pixels = view.pixels.iter_mut();
+            for (gain, channel) in pixels.flat_map(|pixel| gain.iter().zip(pixel)) {
                 let light = gain * srgb::decode(f32::from(*channel) / 255.0);
                 *channel = (srgb::encode(light).min(1.0) * 255.0).round() as u8;
             }
             let (met, pixels) = score_exposed(&view, gain);
             // The exposed picture was rounded twice, before and after.
-            assert!(met.psnr_db > 55.0, "{gain}: {} dB", met.psnr_db);
+            assert!(met.psnr_db > 55.0, "{gain:?}: {} dB", met.psnr_db);
             let brightest = pixels.iter().flat_map(|pixel| pixel.colour);
             assert!(brightest.fold(0.0, f32::max) <= 1.0);
             let missed = score(&view).0;
-            assert!(missed.psnr_db < 30.0, "{gain}: {} dB", missed.psnr_db);
+            assert!(missed.psnr_db < 30.0, "{gain:?}: {} dB", missed.psnr_db);
         }
     }
 
@@ -384,7 +386,7 @@ pub(crate) mod tests {
             &mesh,
             (&texture).into(),
             &view,
-            (Blend::Linear, 1.0),
+            (Blend::Linear, [1.0; 3]),
             Some(&mut |pixel| rows.extend(pixel.error.map(|_| pixel.row))),
             |pixels| bands.push(pixels),
         );

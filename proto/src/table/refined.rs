@@ -12,8 +12,8 @@ use crate::limits::{MAX_COORDINATE, MAX_VIEWS};
 pub struct RefinedView {
     /// See [`super::View::index`].
     pub index: u32,
-    /// Its exposure, in linear light: the view shows the texture times this. 1 if it was not corrected.
-    pub gain: f32,
+    /// Its exposure by channel, in linear light: the view shows the texture times this. 1 if it was not corrected.
+    pub gain: [f32; 3],
     /// Its camera, in pixels of the view's crop; as given if it was not corrected.
     pub camera: Camera,
 }
@@ -26,12 +26,12 @@ pub struct Refined {
 }
 
 impl Refined {
-    const MAGIC: &'static [u8; 8] = b"KILNREF1";
+    const MAGIC: &'static [u8; 8] = b"KILNREF2";
 
     /// Size in bytes of a table of this many views.
     #[must_use]
     pub fn byte_len_of(views: usize) -> u64 {
-        (HEADER_BYTES + views * (4 + 4 + size_of::<Camera>())) as u64
+        (HEADER_BYTES + views * (4 + 12 + size_of::<Camera>())) as u64
     }
 
     /// Size of the table in bytes.
@@ -58,7 +58,7 @@ impl Refined {
             out.write_all(&view.index.to_le_bytes())?;
         }
         for view in &self.views {
-            out.write_all(&view.gain.to_le_bytes())?;
+            out.write_all(bytemuck::bytes_of(&view.gain))?;
         }
         for view in &self.views {
             out.write_all(bytemuck::bytes_of(&view.camera))?;
@@ -84,9 +84,10 @@ impl Refined {
                 value: u64::from(index),
             });
         }
-        let gains: Vec<f32> = read_array(input, count)?;
+        let gains: Vec<[f32; 3]> = read_array(input, count)?;
         // A NaN is within no range.
-        let good = |gain: &f32| (1.0 / MAX_COORDINATE..=MAX_COORDINATE).contains(gain);
+        let range = 1.0 / MAX_COORDINATE..=MAX_COORDINATE;
+        let good = |gains: &[f32; 3]| gains.iter().all(|gain| range.contains(gain));
         if let Some(index) = gains.iter().position(|gain| !good(gain)) {
             return Err(TableError::Number {
                 what: "gain",

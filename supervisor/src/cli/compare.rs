@@ -259,13 +259,16 @@ fn line(comparison: &Comparison, compared: &Compared) -> Value {
 /// A line for each figure, a column for each mesh.
 fn table(models: &[CompareModel]) -> Vec<String> {
     type Figure = (&'static str, fn(&CompareModel) -> Option<String>);
-    let figures: [Figure; 16] = [
+    let figures: [Figure; 17] = [
         ("views compared", |m| {
             let compared = m.views.iter().filter(|view| view.pixels > 0).count();
             Some(format!("{compared} of {}", m.views.len()))
         }),
         ("PSNR, mean (dB)", |m| {
             m.psnr_db.map(|db| format!("{db:.2}"))
+        }),
+        ("PSNR after gains, mean (dB)", |m| {
+            m.psnr_gain_db.map(|db| format!("{db:.2}"))
         }),
         ("PSNR, worst view (dB)", |m| {
             let counted = m.views.iter().filter(|view| view.pixels > 0);
@@ -351,6 +354,8 @@ mod tests {
             view,
             pixels,
             psnr_db,
+            gain: [1.0; 3],
+            psnr_gain_db: psnr_db + 2.0,
             ssim: 0.98,
         };
         CompareModel {
@@ -362,6 +367,7 @@ mod tests {
                 view(2, 0, 0.0),
             ],
             psnr_db: Some(psnr),
+            psnr_gain_db: Some(psnr + 2.0),
             ssim: Some(0.98),
             missing: 0.25,
             unseen: None,
@@ -390,6 +396,7 @@ mod tests {
                 .collect()
         };
         assert_eq!(cells("PSNR, mean"), ["40.00", "50.00"]);
+        assert_eq!(cells("PSNR after"), ["42.00", "52.00"]);
         assert_eq!(cells("PSNR, worst"), ["39.00 (view 1)", "49.00 (view 1)"]);
         assert_eq!(cells("views compared"), ["2 of 3", "2 of 3"]);
         assert_eq!(cells("mip 3"), ["4.00", "4.00"]);

@@ -157,7 +157,7 @@ fn thinned(bake: &BakeSummary) -> Option<String> {
     let RowsHeld { rows, left_out, .. } = bake.rows;
     let share = 100.0 * left_out as f64 / (left_out + rows).max(1) as f64;
     (left_out > 0).then(|| {
-        format!("{share:.0} % of the pixels on the mesh left out, where many views show the same: not all fit the memory")
+        format!("{share:.0} % of the pixels on the mesh left out, where others show the same: a draft needs no more, or not all fit the memory")
     })
 }
 

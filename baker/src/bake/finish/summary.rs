@@ -88,6 +88,7 @@ pub(crate) fn blank_view(view: u32, pixels: u64) -> ViewFit {
         camera: CameraFate::Given,
         moved_px: 0.0,
         gain: 1.0,
+        channel_gains: [1.0; 3],
         rejected: None,
     }
 }

@@ -62,6 +62,7 @@ use crate::worker::step_times::{self, timed};
 pub(crate) use ahead::Ahead;
 use ahead::{Took, await_pass};
 use camera::Verdict;
+use exposure::{AS_GIVEN, Gain};
 use intake::{Examined, Intake, IntakeResult, Meanwhile, fitted, masking};
 
 /// Bytes of views that may wait for each other. Jobs with less wait for their last view; of larger ones the first view
@@ -100,7 +101,7 @@ pub(crate) struct Refiner<'a> {
 /// Views that were examined, the gains to divide out of them, and what an adapter took of them.
 struct FilledViews {
     examined: Examined,
-    gains: Vec<f64>,
+    gains: Vec<Gain>,
     took: Took,
     /// How long views were waited for, then the adapter.
     times: [Duration; 2],
@@ -110,7 +111,7 @@ struct FilledViews {
 #[derive(Clone, Copy, Debug)]
 struct Done {
     verdict: Verdict,
-    gain: f64,
+    gain: Gain,
 }
 
 impl<'a> Refiner<'a> {
@@ -225,7 +226,7 @@ impl<'a> Refiner<'a> {
         if first {
             self.decision = took.decision;
         }
-        let stays = |(verdict, gain): (&Verdict, &f64)| !verdict.is_moved() && *gain == 1.0;
+        let stays = |(verdict, gain): (&Verdict, &Gain)| !verdict.is_moved() && *gain == AS_GIVEN;
         if let Some(ahead) = ahead.as_deref_mut()
             && !(examined.verdicts.iter().zip(&gains).take(self.taken)).all(stays)
         {

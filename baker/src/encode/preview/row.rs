@@ -116,8 +116,10 @@ impl Shown {
         if self.taken.moved {
             refined += ", camera refined";
         }
-        if self.taken.gain != 1.0 {
-            refined += &format!(", exposure ×{:.3}", self.taken.gain);
+        match self.taken.gain {
+            [1.0, 1.0, 1.0] => {}
+            [r, g, b] if r == g && g == b => refined += &format!(", exposure ×{r:.3}"),
+            [r, g, b] => refined += &format!(", exposure ×{r:.3} {g:.3} {b:.3}"),
         }
         refined
     }
@@ -234,11 +236,11 @@ mod tests {
             row.finish(score).caption()
         };
         assert_eq!(
-            says(true, false, 1.0),
+            says(true, false, [1.0; 3]),
             "view 5 (HELD OUT of the fit): 48.50 dB over 9 pixels"
         );
         assert_eq!(
-            says(false, true, 1.0625),
+            says(false, true, [1.0625; 3]),
             "view 5 (used in the fit, camera refined, exposure ×1.062): 48.50 dB over 9 pixels"
         );
     }

@@ -519,6 +519,7 @@ fn a_comparison_gives_its_figures_and_the_picture_that_was_asked_for() {
             textures: Vec::new(),
             views: Vec::new(),
             psnr_db: None,
+            psnr_gain_db: None,
             ssim: None,
             missing: 0.0,
             unseen: None,

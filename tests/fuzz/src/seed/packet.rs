@@ -289,6 +289,7 @@ pub(crate) fn summaries() -> [Done; 3] {
                 camera: CameraFate::Moved,
                 moved_px: 1.5,
                 gain: 1.05,
+                channel_gains: [1.05; 3],
                 rejected: Some(Rejected {
                     outliers: 0.5,
                     outline: 0.25,

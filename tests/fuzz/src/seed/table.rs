@@ -60,7 +60,7 @@ pub(super) fn add(seeds: &mut Vec<Seed>) {
     };
     let of_view = |index| RefinedView {
         index,
-        gain: 1.25,
+        gain: [1.25, 1.0, 0.75],
         camera: view.camera,
     };
     let refined = Refined {

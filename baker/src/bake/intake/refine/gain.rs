@@ -1,4 +1,4 @@
-//! Relative exposure of each view, from the light that views see at the same places of the surface.
+//! Relative exposure and white balance of each view, from the light that views see at the same places of the surface.
 //!
 //! ```text
 //!   log y_i(t) = log g_i + log T(t)      y: mean of view i over cell t of the surface; T: what is there
@@ -10,6 +10,8 @@
 //! T is eliminated, `(D − R diag(1/Σw) Rᵀ) log g = b`, and the rest is reweighted (Geman-McClure). The system leaves a
 //! common factor of all views open, so the mean of log g is set to 0. This is one solution: alternating with the
 //! texture takes four rounds for a worse result.
+//!
+//! White balance is solved likewise: y is then by how much red, or blue, is above the mean of all channels.
 
 use std::borrow::Borrow;
 
@@ -66,8 +68,19 @@ const NOT_KEPT: usize = usize::MAX;
 /// A view that shares fewer cells with others is not compared.
 const LEAST_CELLS: usize = 32;
 
-/// A cell that a view sees, and the mean log of its light there.
-pub(super) type Sample = (u32, f32);
+/// A cell that a view sees, and its light there.
+pub(super) type Sample = (u32, Light);
+
+/// Mean log of all channels, and by how much the logs of red and blue are above it.
+pub(super) type Light = [f32; 3];
+
+/// A number of [`Light`], each of which has its own factors of the views.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    Exposure,
+    Red,
+    Blue,
+}
 
 /// Where light is compared.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -143,7 +156,7 @@ pub(super) fn samples(
             .sum::<f64>()
     });
     let hits = nearest(positions, triangles, &camera, [width, height]);
-    sums.0.resize(PLACES as usize, [0.0; 2]);
+    sums.0.resize(PLACES as usize, [0.0; 4]);
     let mut cells = Vec::new();
     for row in 1..height.saturating_sub(1) {
         for column in 1..width.saturating_sub(1) {
@@ -168,38 +181,37 @@ pub(super) fn samples(
                 std::array::from_fn(|axis| (0..3).map(|k| weights[k] * corners[k][axis]).sum());
             let cell = cell(at, normal, edge);
             let sum = &mut sums.0[cell as usize];
-            if sum[1] == 0.0 {
+            if sum[3] == 0.0 {
                 cells.push(cell);
             }
-            sum[0] += light;
-            sum[1] += 1.0;
+            for (sum, more) in sum.iter_mut().zip(light.into_iter().chain([1.0])) {
+                *sum += more;
+            }
         }
     }
     cells
         .into_iter()
         .map(|cell| (cell, std::mem::take(&mut sums.0[cell as usize])))
-        .filter(|(_, [_, count])| *count >= LEAST_PIXELS)
-        .map(|(cell, [sum, count])| (cell, sum / count))
+        .filter(|(_, [.., count])| *count >= LEAST_PIXELS)
+        .map(|(cell, [light, red, blue, count])| (cell, [light, red, blue].map(|sum| sum / count)))
         .collect()
 }
 
-/// Sum and count of each cell, all 0 between two views. Reused, since they are megabytes.
+/// Sums and count of each cell, all 0 between two views. Reused, since they are megabytes.
 #[derive(Debug, Default)]
-pub(super) struct LightSums(Vec<[f32; 2]>);
+pub(super) struct LightSums(Vec<[f32; 4]>);
 
-/// Mean log light of a pixel, if it and its neighbours are opaque and all its channels usable.
-fn light(view: &View, column: u32, row: u32, log: &[f32; 256]) -> Option<f32> {
+/// The light of a pixel, if it and its neighbours are opaque and all its channels usable.
+fn light(view: &View, column: u32, row: u32, log: &[f32; 256]) -> Option<Light> {
     let pixel = |column: u32, row: u32| view.pixels[(row * view.width + column) as usize];
     let opaque = (row - 1..=row + 1)
         .all(|row| (column - 1..=column + 1).all(|column| pixel(column, row)[3] == 255));
     let [r, g, b, _] = pixel(column, row);
     let usable = opaque && [r, g, b].iter().all(|byte| USABLE.contains(byte));
     usable.then(|| {
-        [r, g, b]
-            .iter()
-            .map(|&byte| log[byte as usize])
-            .sum::<f32>()
-            / 3.0
+        let [r, g, b] = [r, g, b].map(|byte| log[byte as usize]);
+        let mean = (r + g + b) / 3.0;
+        [mean, r - mean, b - mean]
     })
 }
 
@@ -253,7 +265,7 @@ impl CellRange<'_> {
 
 impl SharedCells {
     /// The observations of each cell that two views or more see; cells are left out evenly where there are very many.
-    fn new(views: &[Vec<Sample>]) -> Self {
+    fn new(views: &[Vec<Sample>], part: Part) -> Self {
         let most = views.iter().flatten().map(|&(cell, _)| cell).max();
         let mut counts = vec![0_usize; most.map_or(0, |cell| cell as usize + 1)];
         for &(cell, _) in views.iter().flatten() {
@@ -276,7 +288,7 @@ impl SharedCells {
             for &(cell, light) in samples {
                 let place = &mut place[cell as usize];
                 if *place != NOT_KEPT {
-                    let light = f64::from(light);
+                    let light = f64::from(light[part as usize]);
                     words[*place] = Word { view, light };
                     *place += 1;
                 }
@@ -313,9 +325,9 @@ impl SharedCells {
     }
 }
 
-/// Solves for the gains; none where fewer than two views overlap.
-pub(super) fn solve(views: &[Vec<Sample>]) -> Option<Exposures> {
-    let cells = SharedCells::new(views);
+/// Solves for the gains of a part of the light; none where fewer than two views overlap.
+pub(super) fn solve(views: &[Vec<Sample>], part: Part) -> Option<Exposures> {
+    let cells = SharedCells::new(views, part);
     let mut shared = vec![0; views.len()];
     for word in &cells.words {
         shared[word.view as usize] += 1;

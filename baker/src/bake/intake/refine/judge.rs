@@ -8,7 +8,8 @@ use proto::table::View;
 use rayon::prelude::*;
 
 use crate::bake::intake::refine::camera::Verdict;
-use crate::bake::intake::refine::gain::{self, LightGrid, LightSums};
+use crate::bake::intake::refine::exposure::{AS_GIVEN, Gain};
+use crate::bake::intake::refine::gain::{self, Exposures, LightGrid, LightSums, Part, Sample};
 use crate::bake::intake::refine::intake::drawing;
 use crate::bake::intake::refine::{Refiner, exposure};
 use crate::worker::pace;
@@ -27,7 +28,7 @@ impl Refiner<'_> {
         progress: &dyn Progress,
         views: &[Arc<View>],
         verdicts: &mut [Verdict],
-    ) -> Vec<f64> {
+    ) -> Vec<Gain> {
         if self.mode == Refine::Auto {
             keep_if_most_agree(verdicts, views);
         }
@@ -40,7 +41,7 @@ impl Refiner<'_> {
             return self.expose(progress, views, verdicts);
         }
         self.exposure = ExposureFate::TooLarge;
-        vec![1.0; views.len()]
+        vec![AS_GIVEN; views.len()]
     }
 
     /// Solves for the exposures; returns the gain to divide out of each view.
@@ -49,8 +50,8 @@ impl Refiner<'_> {
         progress: &dyn Progress,
         views: &[Arc<View>],
         verdicts: &[Verdict],
-    ) -> Vec<f64> {
-        let mut gains = vec![1.0; views.len()];
+    ) -> Vec<Gain> {
+        let mut gains = vec![AS_GIVEN; views.len()];
         let shape = self.shape;
         let grid = LightGrid::of(views, shape);
         let light = |sums: &mut LightSums, (view, verdict): (&Arc<View>, &Verdict)| {
@@ -60,39 +61,69 @@ impl Refiner<'_> {
             samples
         };
         let both = views.par_iter().zip(verdicts);
-        let samples: Vec<Vec<_>> = timed("light", || {
+        let samples: Vec<Vec<Sample>> = timed("light", || {
             both.map_init(LightSums::default, light).collect()
         });
         progress.expect(
             "how views are exposed",
-            each(samples.iter().map(Vec::len).sum(), pace::AGREE_POINT),
+            each(
+                3 * samples.iter().map(Vec::len).sum::<usize>(),
+                pace::AGREE_POINT,
+            ),
         );
-        let Some(exposures) = timed_in_pool("exposures", || gain::solve(&samples)) else {
+        let (exposure, tint) = timed_in_pool("exposures", || {
+            let solve = |part| gain::solve(&samples, part);
+            (solve(Part::Exposure), [Part::Red, Part::Blue].map(solve))
+        });
+        let Some(exposure) = exposure else {
             self.exposure = ExposureFate::Unknown;
             return gains;
         };
-        let known: Vec<f64> = exposures.logs.iter().flatten().copied().collect();
-        let squares: f64 = known.iter().map(|log| log * log).sum();
-        let spread = (squares / known.len() as f64).sqrt();
-        self.spread = Some(spread);
-        let [before, after] = exposures.deviation;
-        tracing::debug!(spread, before, after, "exposures");
-        let better = match self.mode {
-            Refine::Off => false,
-            Refine::Auto => spread > LEAST_SPREAD && after <= LEFT * before,
-            Refine::On => after < before,
+        self.spread = Some(spread(&[&exposure]));
+        let none = vec![None; views.len()];
+        let logs = |of: &[&Exposures]| match self.is_better(of) {
+            true => of.iter().map(|of| of.logs.clone()).collect(),
+            false => vec![none.clone(); of.len()],
         };
-        if better {
-            for (gain, log) in gains.iter_mut().zip(exposures.logs) {
-                let known = log.map(f64::exp);
-                *gain = known.filter(|&gain| exposure::matters(gain)).unwrap_or(1.0);
-            }
-            if gains.iter().any(|&gain| gain != 1.0) {
+        let mut all = logs(&[&exposure]);
+        all.extend(match &tint {
+            [Some(red), Some(blue)] => logs(&[red, blue]),
+            _ => Vec::new(),
+        });
+        for (view, gain) in gains.iter_mut().enumerate() {
+            let log = |part: Part| all.get(part as usize).and_then(|logs| logs[view]);
+            let [mean, red, blue] =
+                [Part::Exposure, Part::Red, Part::Blue].map(|part| log(part).unwrap_or(0.0));
+            let known = [red, -red - blue, blue].map(|tint| (mean + tint).exp());
+            if exposure::matters(known) {
+                *gain = known;
                 self.exposure = ExposureFate::Evened;
             }
         }
         gains
     }
+
+    /// Whether dividing these out brings the views closer to each other.
+    fn is_better(&self, of: &[&Exposures]) -> bool {
+        let sum = |which: usize| of.iter().map(|of| of.deviation[which]).sum::<f64>();
+        let (spread, [before, after]) = (spread(of), [0, 1].map(sum));
+        tracing::debug!(spread, before, after, "exposures");
+        match self.mode {
+            Refine::Off => false,
+            Refine::Auto => spread > LEAST_SPREAD && after <= LEFT * before,
+            Refine::On => after < before,
+        }
+    }
+}
+
+/// Standard deviation of the known logarithms of all of these.
+fn spread(of: &[&Exposures]) -> f64 {
+    let known: Vec<f64> = (of.iter().flat_map(|of| &of.logs))
+        .flatten()
+        .copied()
+        .collect();
+    let squares: f64 = known.iter().map(|log| log * log).sum();
+    (squares / known.len() as f64).sqrt()
 }
 
 /// Puts all cameras back where most silhouettes that are off stay off. The mesh then has another outline than the

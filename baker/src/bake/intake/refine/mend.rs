@@ -6,6 +6,7 @@ use std::sync::Arc;
 use proto::table::View;
 use rayon::prelude::*;
 
+use crate::bake::intake::refine::exposure::{AS_GIVEN, Gain};
 use crate::bake::intake::refine::intake::{Examined, masking};
 use crate::bake::intake::refine::{Done, Refiner, exposure};
 use crate::bake::intake::surface::Elsewhere;
@@ -18,7 +19,7 @@ impl Refiner<'_> {
         &mut self,
         progress: &dyn Progress,
         examined: Examined,
-        gains: Vec<f64>,
+        gains: Vec<Gain>,
     ) -> Vec<View> {
         let Examined {
             views,
@@ -32,7 +33,7 @@ impl Refiner<'_> {
         let mend = |view: Arc<View>, camera, gain, elsewhere: Option<Elsewhere>| {
             let mut view = Arc::unwrap_or_clone(view);
             view.camera = camera;
-            if gain != 1.0 {
+            if gain != AS_GIVEN {
                 exposure::divide(&mut view, gain);
             }
             let known = elsewhere.filter(|known| known.camera == view.camera);

@@ -5,6 +5,7 @@ use proto::message::{CameraFate, Refinement, ViewFit};
 use proto::table::{Camera, Refined, RefinedView, View};
 
 use crate::bake::intake::refine::camera::Verdict;
+use crate::bake::intake::refine::exposure::AS_GIVEN;
 use crate::bake::intake::refine::{Done, Refiner, exposure};
 
 impl Refiner<'_> {
@@ -12,7 +13,7 @@ impl Refiner<'_> {
     pub(crate) fn repeat(&self, view: &mut View) {
         if let Some(done) = self.done.get(&view.index) {
             view.camera = done.verdict.camera;
-            if done.gain != 1.0 {
+            if done.gain != AS_GIVEN {
                 exposure::divide(view, done.gain);
             }
         }
@@ -25,14 +26,14 @@ impl Refiner<'_> {
 
     /// Camera and gain of every fitted view; none where all were taken as given.
     pub(crate) fn refined(&self) -> Option<Refined> {
-        let touched = |done: &Done| done.verdict.is_moved() || done.gain != 1.0;
+        let touched = |done: &Done| done.verdict.is_moved() || done.gain != AS_GIVEN;
         if !self.done.values().any(touched) {
             return None;
         }
         let mut views: Vec<RefinedView> = (self.done.iter())
             .map(|(&index, done)| RefinedView {
                 index,
-                gain: done.gain as f32,
+                gain: done.gain.map(|gain| gain as f32),
                 camera: done.verdict.camera,
             })
             .collect();
@@ -49,7 +50,8 @@ impl Refiner<'_> {
             if let Some(done) = self.done.get(&fit.view) {
                 fit.camera = done.verdict.fate;
                 fit.moved_px = done.verdict.moved as f32;
-                fit.gain = done.gain as f32;
+                fit.gain = done.gain.iter().product::<f64>().cbrt() as f32;
+                fit.channel_gains = done.gain.map(|gain| gain as f32);
             }
         }
         let verdicts = || self.done.values().map(|done| done.verdict);

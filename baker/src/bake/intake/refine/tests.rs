@@ -116,6 +116,7 @@ fn through_early(
         camera: CameraFate::Given,
         moved_px: 0.0,
         gain: 1.0,
+        channel_gains: [1.0; 3],
         rejected: None,
     };
     let mut fits: Vec<ViewFit> = out.iter().map(fit).collect();

@@ -21,7 +21,7 @@ fn said(gains: &[f64], cells: u32, noise: f64, wrong: f64) -> Vec<Vec<Sample>> {
                         0.0
                     };
                     let said = gain.ln() + light + noise * random.within(-1.0, 1.0) + odd;
-                    of_view.push((cell, said as f32));
+                    of_view.push((cell, [said as f32, 0.0, 0.0]));
                 }
             }
             of_view
@@ -48,7 +48,7 @@ fn gains_are_found_whatever_the_surface_and_its_highlights() {
     let gains: Vec<f64> = (0..12).map(|_| random.within(0.85, 1.15)).collect();
     let wanted = centred(&gains);
     for (noise, wrong, within) in [(0.0, 0.0, 1e-6), (0.05, 0.0, 3e-3), (0.02, 0.1, 3e-3)] {
-        let found = solve(&said(&gains, 4000, noise, wrong)).expect("they overlap");
+        let found = solve(&said(&gains, 4000, noise, wrong), Part::Exposure).expect("they overlap");
         for (found, wanted) in found.logs.iter().zip(&wanted) {
             let off = found.expect("known") - wanted;
             assert!(off.abs() < within, "{noise} {wrong}: {off}");
@@ -62,7 +62,7 @@ fn gains_are_found_whatever_the_surface_and_its_highlights() {
 fn the_solution_is_that_of_all_unknowns_at_once() {
     // Alternating between gains and surface ends at the same place, slowly.
     let views = said(&[0.9, 1.1, 1.3, 0.7], 60, 0.2, 0.0);
-    let cells = SharedCells::new(&views);
+    let cells = SharedCells::new(&views, Part::Exposure);
     let weight = |word: &Word| 0.5 + 0.1 * f64::from(word.view);
     let mut weights: Vec<f64> = cells.words.iter().map(weight).collect();
     let mut gains = vec![0.0; 4];
@@ -89,15 +89,15 @@ fn the_solution_is_that_of_all_unknowns_at_once() {
 #[test]
 fn views_that_share_nothing_are_not_compared() {
     let mut views = said(&[1.0, 1.2, 0.9], 2000, 0.01, 0.0);
-    views.push((3000..3500).map(|cell| (cell, -1.0)).collect());
-    let found = solve(&views).expect("three overlap");
+    views.push((3000..3500).map(|cell| (cell, [-1.0, 0.0, 0.0])).collect());
+    let found = solve(&views, Part::Exposure).expect("three overlap");
     assert_eq!(found.logs[3], None);
     let wanted = centred(&[1.0, 1.2, 0.9]);
     for (found, wanted) in found.logs.iter().zip(wanted) {
         assert!((found.expect("known") - wanted).abs() < 2e-3);
     }
-    assert_eq!(solve(&views[..1]), None);
-    assert_eq!(solve(&[]), None);
+    assert_eq!(solve(&views[..1], Part::Exposure), None);
+    assert_eq!(solve(&[], Part::Exposure), None);
 }
 
 #[test]
@@ -114,18 +114,34 @@ fn pictures_of_one_object_give_their_gains() {
         })
         .collect();
     let samples = |views: &[View]| said_of(&scene, views, LightGrid::of(views, shape(&scene)));
-    let clean = solve(&samples(&views)).expect("they overlap");
-    for log in &clean.logs {
-        let log = log.expect("known");
-        assert!(log.abs() < 0.004, "{log} where there is no gain");
+    let clean = samples(&views);
+    for part in [Part::Exposure, Part::Red, Part::Blue] {
+        let clean = solve(&clean, part).expect("they overlap");
+        for log in &clean.logs {
+            let log = log.expect("known");
+            assert!(log.abs() < 0.004, "{log} where there is no gain");
+        }
     }
-    for (view, gain) in views.iter_mut().zip(gains) {
-        divide(view, 1.0 / gain);
+    // A white balance leaves the mean of all channels as it is.
+    let red = |k: usize| 0.02 * (k % 4) as f64;
+    for (k, (view, gain)) in views.iter_mut().zip(gains).enumerate() {
+        divide(
+            view,
+            [-red(k), red(k), 0.0].map(|tint: f64| tint.exp() / gain),
+        );
     }
-    let found = solve(&samples(&views)).expect("they overlap");
-    for (found, wanted) in found.logs.iter().zip(centred(&gains)) {
-        let off = found.expect("known") - wanted;
-        assert!(off.abs() < 0.004, "{off}");
+    let samples = samples(&views);
+    let reds = [0, 1, 2, 3, 4, 5, 6, 7].map(|k| red(k).exp());
+    for (part, gains) in [
+        (Part::Exposure, gains),
+        (Part::Red, reds),
+        (Part::Blue, [1.0; 8]),
+    ] {
+        let found = solve(&samples, part).expect("they overlap");
+        for (found, wanted) in found.logs.iter().zip(centred(&gains)) {
+            let off = found.expect("known") - wanted;
+            assert!(off.abs() < 0.004, "{part:?}: {off}");
+        }
     }
 }
 
@@ -173,7 +189,8 @@ fn opposite_sides_of_a_thin_plate_are_not_compared() {
             edge: 0.05,
             stride: 1,
         };
-        let logs = solve(&said_of(&scene, &views, grid)).expect("views of one side overlap");
+        let logs = solve(&said_of(&scene, &views, grid), Part::Exposure)
+            .expect("views of one side overlap");
         let logs: Vec<f64> = (logs.logs.iter())
             .map(|log| log.expect("of either side"))
             .collect();
