@@ -250,6 +250,7 @@ fn what_cannot_be_done_is_refused_in_the_words_of_a_closed_list() {
     for (method, path, headers, body, code) in [
         ("GET", "/v1", vec![], "", "not_found"),
         ("GET", "/v1/jobs/1", vec![], "", "not_found"),
+        ("GET", "/v1/jobs/%FF", vec![], "", "invalid_request"),
         (
             "GET",
             "/v1/jobs/0123456789abcdef0123456789abcdef",

@@ -102,7 +102,8 @@ fn entry(number: usize, mut object: Map<String, Value>) -> Result<Entry, String>
                 | "baker-of"
                 | "json"
                 | "quiet"
-                | "verbose",
+                | "verbose"
+                | "help",
                 _,
             ) => {
                 return Err(format!("{key:?} belongs on the command line"));
@@ -174,6 +175,10 @@ mod tests {
             (
                 r#"[{"mesh": "a"}, {"mesh": "a", "json": true}]"#,
                 "job 2: \"json\" belongs",
+            ),
+            (
+                r#"[{"mesh": "a", "help": true}]"#,
+                "job 1: \"help\" belongs",
             ),
             (
                 r#"[{"mesh": "a", "--json": true}]"#,

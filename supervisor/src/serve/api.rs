@@ -49,7 +49,7 @@ use serde_json::Value;
 use super::guard::Guard;
 use super::listen::Peer;
 use super::page;
-use super::problem::{Code, Problem};
+use super::problem::{self, Code, Problem};
 use super::service::Service;
 use super::slots::Seat;
 use crate::store::{Bound, Fault, StoreError};
@@ -145,7 +145,7 @@ async fn check(
     let mut response = match refusal {
         Some(problem) => problem.into_response(),
         None if preflight => StatusCode::NO_CONTENT.into_response(),
-        None => next.run(request).await,
+        None => in_words(next.run(request).await),
     };
     guard.sites.allow(other, response.headers_mut());
     // Who shows no token has one answer a connection: a row of requests at once costs more to answer than to send.
@@ -155,6 +155,16 @@ async fn check(
     }
     tracing::debug!(%method, route, status = response.status().as_u16(), ms = began.elapsed().as_millis(), "answered");
     service.metrics.request(&route, response.status().as_u16());
+    response
+}
+
+/// An answer in the words of the list: axum's own refusal, of a path that is no UTF-8, is plain text.
+fn in_words(response: Response) -> Response {
+    let kind = response.headers().get(header::CONTENT_TYPE);
+    if response.status() == StatusCode::BAD_REQUEST && kind.is_none_or(|kind| kind != problem::TYPE)
+    {
+        return Problem::new(Code::InvalidRequest, "the path is no UTF-8").into_response();
+    }
     response
 }
 

@@ -8,6 +8,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
+use futures_util::future::select_all;
 use listenfd::ListenFd;
 use nix::unistd::Uid;
 use proto::message::Code;
@@ -184,12 +185,13 @@ async fn any<L>(
     accept: impl AsyncFn(&L) -> io::Result<(Stream, Peer)>,
 ) -> io::Result<(Stream, Peer)> {
     match listeners {
+        // Of none, nothing can be selected.
         [] => std::future::pending().await,
-        [one] => accept(one).await,
-        [first, second, ..] => tokio::select! {
-            accepted = accept(first) => accepted,
-            accepted = accept(second) => accepted,
-        },
+        some => {
+            select_all(some.iter().map(|one| Box::pin(accept(one))))
+                .await
+                .0
+        }
     }
 }
 
@@ -249,6 +251,21 @@ mod tests {
         assert_eq!(peer, Peer::Unix(Uid::current().as_raw()));
         drop((client, sockets));
         assert!(!path.exists());
+    }
+
+    #[tokio::test]
+    async fn each_socket_that_systemd_passes_is_heard() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = |number: u32| folder.path().join(format!("{number}.sock"));
+        let listen = |number| UnixListener::bind(path(number)).expect("room");
+        let mut sockets = Sockets::default();
+        sockets.unix.extend((0..4).map(listen));
+        for number in 0..4 {
+            let (client, accepted) =
+                tokio::join!(UnixStream::connect(path(number)), sockets.accept());
+            client.expect("it listens");
+            accepted.expect("a connection");
+        }
     }
 
     #[tokio::test]

@@ -10,6 +10,9 @@ use serde_json::json;
 use super::steady::Slow;
 use crate::options::Wrong;
 
+/// The media type of each.
+pub(super) const TYPE: &str = "application/problem+json";
+
 /// The closed list of codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -230,12 +233,8 @@ impl IntoResponse for Problem {
         if let (Some(field), Some(body)) = (self.field, body.as_object_mut()) {
             body.insert("field".to_owned(), field.into());
         }
-        let mut response = (
-            status,
-            [(header::CONTENT_TYPE, "application/problem+json")],
-            body.to_string(),
-        )
-            .into_response();
+        let mut response =
+            (status, [(header::CONTENT_TYPE, TYPE)], body.to_string()).into_response();
         let headers = response.headers_mut();
         if let Some(seconds) = self.retry_after {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
