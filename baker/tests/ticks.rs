@@ -1,11 +1,14 @@
-//! Shapes made to hit one loop each, from files to files: between two units of work lie two seconds of one processor's time
-//! at most, or what was announced of a library's call. All in one test: another beside it would be charged to its units.
+//! Shapes and views made to hit one loop each, from files to files: between two units of work lies half a second of one
+//! processor's time at most, or what was announced of a library's call. All in one test: another beside it would be
+//! charged to its units.
 
 use std::collections::HashMap;
 use std::f64::consts::TAU;
 use std::fmt::Write;
 use std::fs::{self, File};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -14,21 +17,22 @@ use std::time::Duration;
 use baker::bake::plan::warm::Warm;
 use baker::worker::progress::{Silent, record};
 use baker::worker::session::Session;
-use baker::{bake, encode, prepare};
+use baker::{bake, compare, encode, prepare};
 use nix::time::ClockId;
 use proto::blob::Blob;
 use proto::channel::Channel;
 use proto::job::{
-    BakeJob, Blend, Device, EncodeJob, Form, Frame, Memory, PrepareJob, Product, Quality, Refine,
-    Repair, Simplify, WarmJob,
+    BakeJob, Blend, CompareJob, Detail, Device, EncodeJob, Form, Frame, Memory, PrepareJob,
+    Product, Quality, Refine, Repair, Simplify, Up, WarmJob,
 };
-use proto::message::{FromChild, Refusal, Table, ToChild};
+use proto::message::{Code, FromChild, Refusal, Table, ToChild};
 use proto::pages::Pages;
 use proto::recorder::{RECORDER_BYTES, Recorder, read_state};
+use proto::splats::SplatOptions;
 use serde_json::json;
 
-/// On one processor, between two units: the silence that the supervisor allows where nothing is announced.
-const LIMIT: Duration = Duration::from_secs(2);
+/// On one processor, between two units: a quarter of the silence that the supervisor allows where nothing is announced.
+const LIMIT: Duration = Duration::from_millis(500);
 /// Calls of libraries, which do not tell of their work; what is announced of them is four times what they take, or more.
 const CALLS: [&str; 1] = ["flattening"];
 /// How often the account is looked at.
@@ -128,34 +132,110 @@ fn fd(of: impl AsFd) -> OwnedFd {
     of.as_fd().try_clone_to_owned().expect("a descriptor")
 }
 
-fn job(texture_size: u32) -> PrepareJob {
+/// What is baked, and how.
+struct Case {
+    name: &'static str,
+    /// Lines of an OBJ.
+    mesh: String,
+    texture_size: u32,
+    views: Views,
+    quality: Quality,
+    /// Everything that takes triangles away or adds some, and layers of what was there before.
+    mended: bool,
+}
+
+#[derive(Clone, Copy)]
+enum Views {
+    Pinholes,
+    Fisheye,
+    Panorama,
+}
+
+impl Case {
+    fn new(name: &'static str, mesh: impl Into<String>, texture_size: u32) -> Self {
+        Self {
+            name,
+            mesh: mesh.into(),
+            texture_size,
+            views: Views::Pinholes,
+            quality: Quality::Draft,
+            mended: false,
+        }
+    }
+
+    fn of_views(views: Views, name: &'static str, texture_size: u32) -> Self {
+        Self {
+            views,
+            ..Self::new(name, SQUARE, texture_size)
+        }
+    }
+
+    fn mended(self) -> Self {
+        Self {
+            mended: true,
+            ..self
+        }
+    }
+
+    fn detail(&self) -> Detail {
+        match self.mended {
+            true => Detail::Both,
+            false => Detail::Off,
+        }
+    }
+}
+
+fn job(case: &Case) -> PrepareJob {
+    let mending = Repair {
+        weld: Some(Repair::WELD),
+        orient: true,
+        remove_unseen: true,
+        fill_holes: Some(Repair::HOLE_SIZE),
+        ..Repair::default()
+    };
     PrepareJob {
         mesh_file: "mesh.obj".to_owned(),
         original_file: None,
         views_file: "transforms.json".to_owned(),
-        texture_size,
+        texture_size: case.texture_size,
         pages: Pages::ONE,
         texture_auto: false,
         surface: false,
-        splats: proto::splats::SplatOptions::default(),
+        splats: SplatOptions::default(),
         frame: Frame::Auto,
-        repair: Repair::default(),
-        simplify: Simplify::Keep,
+        repair: if case.mended {
+            mending
+        } else {
+            Repair::default()
+        },
+        simplify: match case.mended {
+            true => Simplify::RemoveShare(0.5),
+            false => Simplify::Keep,
+        },
         keep_uvs: false,
         uv_set: None,
         holdout: 1,
         seed: 0,
-        quality: Quality::Draft,
+        quality: case.quality,
         unwrap_deadline_ms: 60_000,
         layers: true,
         overview: false,
     }
 }
 
-/// Prepares, bakes and encodes.
-fn walk(folder: &Path, texture_size: u32) {
+/// Prepares, bakes, encodes and compares.
+fn walk(case: &Case) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    fs::write(folder.join("mesh.obj"), &case.mesh).expect("a mesh");
+    write_views(folder, case.views);
+    let Case {
+        texture_size,
+        quality,
+        ..
+    } = *case;
     let tables = role(folder, None, &[], |session| {
-        prepare::run(session, &job(texture_size)).expect("it is prepared");
+        prepare::run(session, &job(case)).expect("it is prepared");
     });
     let views: Vec<&Blob> = (0..)
         .map_while(|index| tables.get(&Table::View(index)))
@@ -164,7 +244,7 @@ fn walk(folder: &Path, texture_size: u32) {
         device: Device::Cpu,
         avoid: Vec::new(),
         nth: 0,
-        quality: Quality::Draft,
+        quality,
         blend: Blend::Linear,
     };
     let job = BakeJob {
@@ -172,7 +252,7 @@ fn walk(folder: &Path, texture_size: u32) {
         memory: Memory::Small,
         texture_size: None,
         maps: true,
-        detail: proto::job::Detail::Off,
+        detail: case.detail(),
         refine: Refine::Auto,
         vram_budget: None,
         gpu_times: false,
@@ -197,13 +277,66 @@ fn walk(folder: &Path, texture_size: u32) {
         layers: Vec::new(),
     };
     let fds = vec![fd(mesh), fd(&baked[&Table::Texture])];
-    role(folder, None, &views[..2], |session| {
+    let encoded = role(folder, None, &views[..2], |session| {
         encode::run(session, &job, fds).expect("it is encoded");
+    });
+    let model = &mut encoded[&Table::Glb].reader();
+    let mut file = File::create(folder.join("model.glb")).expect("room");
+    io::copy(model, &mut file).expect("room");
+    let job = CompareJob {
+        first: "model.glb".to_owned(),
+        second: None,
+        views_file: "transforms.json".to_owned(),
+        blend: Blend::Linear,
+        up: Up::Y,
+        picture: true,
+    };
+    role(folder, None, &[], |session| {
+        // What is mended may be smaller than a pixel.
+        if let Err(failure) = compare::run(session, &job) {
+            assert_eq!(failure.code, Code::InvalidAsset, "{failure:?}");
+        }
     });
 }
 
+fn write_views(folder: &Path, views: Views) {
+    match views {
+        Views::Pinholes => write_pinholes(folder),
+        Views::Fisheye => write_wide(
+            folder,
+            [1200, 1200],
+            &json!({"camera_model": "OPENCV_FISHEYE",
+            "fl_x": 650.0, "fl_y": 650.0, "k1": 0.02, "k2": -0.01}),
+        ),
+        Views::Panorama => {
+            write_wide(
+                folder,
+                [3072, 1536],
+                &json!({"camera_model": "EQUIRECTANGULAR"}),
+            );
+        }
+    }
+}
+
+/// Two pictures by a lens that sees much of what lies about the origin in the plane z = 0.
+fn write_wide(folder: &Path, [width, height]: [u32; 2], lens: &serde_json::Value) {
+    let picture = image::RgbImage::from_fn(width, height, |x, y| {
+        image::Rgb([(x >> 3) as u8, (y >> 3) as u8, 77])
+    });
+    picture.save(folder.join("0.png")).expect("a picture");
+    fs::copy(folder.join("0.png"), folder.join("1.png")).expect("room");
+    let frame = |number: u32| {
+        let x = 0.1 - 0.2 * f64::from(number);
+        json!({"file_path": format!("{number}.png"), "transform_matrix": [
+            [1.0, 0.0, 0.0, x], [0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 2.0], [0.0, 0.0, 0.0, 1.0]]})
+    };
+    let mut file = lens.clone();
+    file["frames"] = json!([frame(0), frame(1)]);
+    fs::write(folder.join("transforms.json"), file.to_string()).expect("cameras");
+}
+
 /// Four pictures of what lies about the origin in the plane z = 0.
-fn write_views(folder: &Path) {
+fn write_pinholes(folder: &Path) {
     let frames = (0..4).map(|number| {
         let name = format!("{number}.png");
         let picture = image::RgbImage::from_fn(128, 128, |x, y| {
@@ -289,7 +422,39 @@ fn needles(count: u32) -> String {
     lines
 }
 
+/// A ball that cuts of all ways compete for.
+fn ball() -> String {
+    let (positions, triangles) = kiln_atlas::surface::icosphere(5);
+    let mut lines = String::new();
+    for [x, y, z] in positions {
+        writeln!(lines, "v {x} {y} {z}").expect("memory takes all");
+    }
+    for [a, b, c] in triangles {
+        writeln!(lines, "f {} {} {}", a + 1, b + 1, c + 1).expect("memory takes all");
+    }
+    lines
+}
+
 const SQUARE: &str = "v -1 -1 0\nv 1 -1 0\nv 1 1 0\nv -1 1 0\nf 1 2 3\nf 1 3 4\n";
+
+fn cases() -> Vec<Case> {
+    vec![
+        Case::new("a fan", fan(40_000), 1024),
+        Case::new("a mended fan", fan(20_000), 256).mended(),
+        Case::new("a polygon", polygon(20_000), 1024),
+        Case::new("a comb", comb(10_000), 1024),
+        Case::new("a mended comb", comb(10_000), 256).mended(),
+        Case::new("needles", needles(5_000), 1024),
+        Case::new("mended needles", needles(1_000), 256).mended(),
+        Case::new("one chart", SQUARE, 2048),
+        Case {
+            quality: Quality::Standard,
+            ..Case::new("a ball", ball(), 512)
+        },
+        Case::of_views(Views::Fisheye, "a fisheye", 256),
+        Case::of_views(Views::Panorama, "a panorama", 256),
+    ]
+}
 
 #[test]
 #[expect(
@@ -304,25 +469,18 @@ fn no_shape_keeps_a_worker_silent() {
     record(Recorder::new(fd(&blob)));
     let account = File::from(fd(&blob));
     let mut late = Vec::new();
-    // Loops over texels hold the limit up to 2048²; beyond, they announce how long they take.
-    for (name, mesh, texture_size) in [
-        ("a fan", fan(40_000), 1024),
-        ("a polygon", polygon(20_000), 1024),
-        ("a comb", comb(10_000), 1024),
-        ("needles", needles(5_000), 1024),
-        ("one chart", SQUARE.to_owned(), 2048),
-    ] {
-        let folder = tempfile::tempdir().expect("a folder");
-        fs::write(folder.path().join("mesh.obj"), mesh).expect("a mesh");
-        write_views(folder.path());
+    for case in cases() {
+        let name = case.name;
         let (over, begun) = (AtomicBool::new(false), used());
         let silences = thread::scope(|scope| {
             let listener = scope.spawn(|| listen(&account, &over));
-            walk(folder.path(), texture_size);
+            let walked = catch_unwind(AssertUnwindSafe(|| walk(&case)));
             over.store(true, Ordering::Relaxed);
+            walked.unwrap_or_else(|panic| resume_unwind(panic));
             listener.join().expect("no panic")
         });
-        println!("{name}: {:?} in all", used() - begun);
+        let longest = silences.iter().max_by_key(|(_, (silent, _))| silent);
+        println!("{name}: {:?} in all; {longest:?}", used() - begun);
         assert!(silences.len() > 10, "{name}: {silences:?}");
         for (what, (silent, announced)) in silences {
             let is_call = CALLS.iter().any(|call| what.ends_with(call));

@@ -1,9 +1,13 @@
 //! Splats as files describe them → splats that can be drawn: parameters activated, those without a meaning left out.
 
+use crate::work::did;
+
 /// Highest degree of spherical harmonics.
 pub const MAX_DEGREE: usize = 3;
 /// Largest scale, as a multiple of the extent of all splats. A larger one covers every pixel with a constant.
 const LARGEST: f32 = 1e6;
+/// Splats between two counts of work.
+const COUNTED: usize = 1 << 10;
 
 /// Opacity of splats that say where the object is, and share of them that decides how far they reach.
 const SOLID: f32 = 0.1;
@@ -121,12 +125,16 @@ impl Cloud {
         self.opacities.push(splat.opacity);
         self.constants.push(splat.constant);
         self.harmonics.extend_from_slice(harmonics);
+        if self.len().is_multiple_of(COUNTED) {
+            did(4 * COUNTED);
+        }
         true
     }
 
     /// Removes splats a million times as large as the extent of all centres. Returns how many.
     pub fn drop_huge(&mut self) -> usize {
         let mut corners = [[f32::INFINITY; 3], [f32::NEG_INFINITY; 3]];
+        did(self.len());
         for at in &self.positions {
             for k in 0..3 {
                 corners[0][k] = corners[0][k].min(at[k]);
@@ -166,6 +174,7 @@ impl Cloud {
             points = solid(0.0);
         }
         let at = |numbers: &mut Vec<f64>, share: f64| {
+            did(numbers.len());
             let index = ((numbers.len() - 1) as f64 * share) as usize;
             *numbers.select_nth_unstable_by(index, f64::total_cmp).1
         };
@@ -200,6 +209,7 @@ impl Cloud {
         }
         fn sift<T>(list: &mut Vec<T>, keep: &[bool], each: usize) {
             let mut at = 0;
+            did(list.len());
             list.retain(|_| {
                 at += 1;
                 keep[(at - 1) / each]

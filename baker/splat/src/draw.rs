@@ -11,6 +11,7 @@ use crate::machine::{Kernel, Machine};
 use crate::project::{Seen, project};
 use crate::tiles::{TILE, Tiles, bands};
 use crate::view::{Filter, View};
+use crate::work::did;
 
 /// What a view shows, row by row from the top.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -106,10 +107,11 @@ impl Kernel for Row<'_> {
                 continue;
             }
             let mut tile = Tile::new([column * TILE, self.top]);
-            while lists
-                .next()
-                .is_some_and(|list| tile.blend::<L>(list, self.seen, &mut space))
-            {}
+            while lists.next().is_some_and(|list| {
+                // An ellipse that covers the tile takes some ten steps of other loops.
+                did(1 + 10 * list.len());
+                tile.blend::<L>(list, self.seen, &mut space)
+            }) {}
             for (number, block) in tile.blocks.iter().enumerate() {
                 let left = column * TILE + number % ACROSS * WIDE;
                 let top = number / ACROSS * HIGH;

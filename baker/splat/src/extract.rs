@@ -14,6 +14,7 @@ use crate::draw::draw;
 use crate::surface::Surface;
 use crate::view::{Filter, View};
 use crate::volume::{DepthMap, Volume};
+use crate::work::ticked;
 
 /// How much farther the coarse volume reaches.
 const FARTHER: f32 = 1.5;
@@ -157,14 +158,14 @@ fn largest(surface: Surface) -> (Surface, usize) {
         }
         at
     }
-    for [a, b, c] in &surface.triangles {
+    for [a, b, c] in ticked(&surface.triangles) {
         for other in [b, c] {
             let [one, two] = [*a, *other].map(|at| root(&mut parent, at));
             parent[one.max(two) as usize] = one.min(two);
         }
     }
     let mut areas = vec![0.0_f64; surface.positions.len()];
-    for triangle in &surface.triangles {
+    for triangle in ticked(&surface.triangles) {
         areas[root(&mut parent, triangle[0]) as usize] += area(&surface, *triangle);
     }
     let most = areas.iter().copied().fold(0.0, f64::max);
@@ -174,7 +175,7 @@ fn largest(surface: Surface) -> (Surface, usize) {
         .count();
     let mut numbers = vec![u32::MAX; surface.positions.len()];
     let mut kept = Surface::default();
-    for triangle in &surface.triangles {
+    for triangle in ticked(&surface.triangles) {
         if areas[root(&mut parent, triangle[0]) as usize] < PART * most {
             continue;
         }
@@ -207,7 +208,7 @@ fn smooth(surface: &mut Surface) {
     for _ in 0..PASSES {
         for step in STEPS {
             let mut sums = vec![([0.0_f32; 3], 0_u32); count];
-            for triangle in &surface.triangles {
+            for triangle in ticked(&surface.triangles) {
                 for k in 0..3 {
                     // In a closed surface each neighbour comes once as the next corner.
                     let next = surface.positions[triangle[(k + 1) % 3] as usize];

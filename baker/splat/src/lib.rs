@@ -20,6 +20,7 @@ mod view;
 mod volume;
 #[cfg(target_arch = "x86_64")]
 mod wide;
+mod work;
 
 pub use cloud::{Cloud, Dropped, MAX_DEGREE, Splat, coefficients};
 pub use draw::{Picture, draw};
@@ -27,6 +28,7 @@ pub use extract::{Extracted, Fineness, around, extract};
 pub use surface::Surface;
 pub use turn::Turn;
 pub use view::{Filter, View};
+pub use work::install;
 
 /// Numbers of the model, for a twin of this renderer on another device.
 pub mod numbers {

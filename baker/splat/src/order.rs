@@ -6,6 +6,7 @@
 use rayon::prelude::*;
 
 use crate::project::Seen;
+use crate::work::did;
 
 /// Every such ellipse is in the sample.
 const SAMPLE: usize = 61;
@@ -63,12 +64,14 @@ impl Slabs {
             keys.extend_from_slice(piece);
         }
         sort(&mut keys);
+        did(keys.len());
         keys.into_iter().map(|(_, index)| index).collect()
     }
 }
 
 impl Pieces {
     fn new(keys: &[Key], bounds: &[u32]) -> Self {
+        did(keys.len());
         let slab = |&(depth, _): &Key| bounds.partition_point(|&bound| bound <= depth);
         let mut starts = vec![0_u32; bounds.len() + 2];
         for key in keys {

@@ -15,6 +15,7 @@ use crate::lanes::{LANES, Lanes};
 use crate::machine::{Kernel, Machine};
 use crate::shape::{Camera, Shapes, Splats};
 use crate::view::{Filter, View};
+use crate::work::did;
 
 /// Bits of an index that tell the place in its chunk.
 const PLACE: u32 = 12;
@@ -87,6 +88,7 @@ impl Kernel for Chunk<'_> {
         let Self { cloud, camera, .. } = self;
         let count = coefficients(cloud.degree);
         let mut seen = Vec::with_capacity(self.range.len());
+        did(10 * self.range.len());
         let (mut splats, mut shapes) = (Splats::default(), Shapes::default());
         for first in self.range.clone().step_by(LANES) {
             let end = self.range.end.min(first + LANES);

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use rayon::prelude::*;
 
 use crate::volume::Volume;
+use crate::work::{did, ticked};
 
 /// Triangles, wound counter-clockwise as seen from outside.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -29,7 +30,7 @@ impl Surface {
             .collect();
         let mut surface = Self::default();
         let mut corners: HashMap<([usize; 3], usize), u32> = HashMap::new();
-        for cell in layers.iter().flatten() {
+        for cell in layers.iter().flat_map(|layer| ticked(layer)) {
             for fan in &table[usize::from(cell.inside)] {
                 let loop_: Vec<u32> = (fan.corners.iter())
                     .map(|&edge| {
@@ -189,6 +190,7 @@ fn fan(mut corners: Vec<usize>) -> Fan {
 fn cells(volume: &Volume, z: usize) -> Vec<Cell> {
     let mut cells = Vec::new();
     for y in 0..volume.size()[1] - 1 {
+        did(volume.size()[0]);
         for x in 0..volume.size()[0] - 1 {
             let at = [x, y, z];
             if volume.is_whole(at) {

@@ -7,6 +7,7 @@ use rayon::prelude::*;
 use crate::ellipse::{Ellipse, LEVELS};
 use crate::order::Slabs;
 use crate::project::Seen;
+use crate::work::did;
 
 /// Edge of a tile, in pixels.
 pub const TILE: usize = 16;
@@ -28,7 +29,11 @@ pub(crate) fn bands(seen: &Seen, [across, down]: [usize; 2]) -> Vec<Range<usize>
 fn bands_of(seen: &Seen, [across, down]: [usize; 2], most: u64) -> Vec<Range<usize>> {
     // How many more entries each row has than the one before, at most.
     let mut more = vec![0_i64; down + 1];
-    for (_, ellipse) in (0..seen.chunks()).flat_map(|chunk| seen.chunk(chunk)) {
+    let chunks = (0..seen.chunks()).flat_map(|chunk| {
+        did(seen.chunk(chunk).count());
+        seen.chunk(chunk)
+    });
+    for (_, ellipse) in chunks {
         let [x, y] = ellipse.centre;
         let [wide, high] = ellipse.reach;
         let rows = range(y - high, y + high, down);
@@ -84,6 +89,7 @@ impl Tiles {
                 });
             }
         }
+        did(order.len() + pairs.len());
         for tile in 1..starts.len() {
             starts[tile] += starts[tile - 1];
         }

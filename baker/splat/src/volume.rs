@@ -12,6 +12,7 @@ use rayon::prelude::*;
 use crate::lanes::{LANES, Lanes, List};
 use crate::machine::{Kernel, Machine};
 use crate::view::View;
+use crate::work::did;
 
 /// Distance at which what a view says is cut off, in voxels.
 const TRUNCATION: f32 = 6.0;
@@ -108,12 +109,15 @@ impl Volume {
                 number / across / down,
             ];
             let first = place.map(|brick| brick * BRICK);
+            // A look at a brick takes as long as a row of its voxels.
+            did(views.len());
             for seen in views {
                 match seen.whole(volume, first) {
                     Some(true) => brick.free += 1.0,
                     Some(false) => {}
                     None => {
                         let rows = brick.rows.get_or_insert_with(Row::brick);
+                        did(rows.len());
                         machine.run(Integrate {
                             rows,
                             seen,
@@ -230,6 +234,7 @@ impl DepthMap {
         let [across, down] = [width, height].map(|edge| edge.div_ceil(TILE));
         let mut tiles = vec![[f32::INFINITY, 0.0]; across * down];
         for (number, row) in depths.chunks(width).enumerate() {
+            did(width / 8);
             for (x, &depth) in row.iter().enumerate() {
                 let [near, far] = &mut tiles[number / TILE * across + x / TILE];
                 (*near, *far) = (near.min(depth), far.max(depth));

@@ -37,7 +37,7 @@ use crate::bake::model::scene::Scene;
 use crate::bake::solve::fit_context::FitContext;
 use crate::bake::solve::pull_push::pull_push;
 use crate::worker::pace;
-use crate::worker::progress::{Stage, Ticker, each};
+use crate::worker::progress::{Stage, Ticker, each, ticking};
 use crate::worker::step_times::timed;
 
 /// Places of a texel along each axis.
@@ -362,9 +362,9 @@ fn continued(layer: Layer, texels: &[Texel], size: usize) -> Vec<[u8; 4]> {
         };
         [x, y, z, if texel.found > 0 { 1.0 } else { 0.0 }]
     };
-    let mut filled: Vec<[f32; 4]> = texels.par_iter().map(own).collect();
+    let mut filled: Vec<[f32; 4]> = ticking(texels.par_iter()).map(own).collect();
     pull_push(&mut filled, size);
-    let filled = filled.par_iter().zip(texels);
+    let filled = ticking(filled.par_iter().zip(texels));
     let bytes = filled.map(|(&[x, y, z, _], texel)| match (normal, texel.found > 0) {
         (true, true) => texel.normal,
         (true, false) => pack_normal([x, y, z], false),

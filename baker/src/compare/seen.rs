@@ -6,6 +6,7 @@ use rayon::prelude::*;
 use super::model::Model;
 use crate::image::render::Sight;
 use crate::image::survey::NOTHING;
+use crate::worker::progress::{Ticker, unit};
 
 /// What has been seen of a model so far: a mark for each texel of each picture.
 pub(super) struct Seen {
@@ -43,7 +44,9 @@ impl Seen {
         for (marks, (picture, owners)) in self.marks.iter_mut().zip(pictures) {
             let width = picture.width;
             let rows = marks.par_chunks_mut(width).zip(owners.par_chunks(width));
-            rows.enumerate().for_each(|(row, (marks, owners))| {
+            let rows = rows.enumerate();
+            rows.for_each_init(Ticker::default, |ticker, (row, (marks, owners))| {
+                ticker.did(width);
                 for (column, (mark, &owner)) in marks.iter_mut().zip(owners).enumerate() {
                     if *mark != Mark::Unseen {
                         continue;
@@ -59,7 +62,7 @@ impl Seen {
                     }
                 }
             });
-            crate::worker::progress::unit();
+            unit();
         }
     }
 

@@ -4,7 +4,7 @@
 
 use rayon::prelude::*;
 
-use crate::worker::progress::unit;
+use crate::worker::progress::{Ticker, unit};
 
 const RADIUS: usize = 5;
 const SIGMA: f64 = 1.5;
@@ -62,11 +62,13 @@ fn blur(plane: &[f64], width: usize) -> Vec<f64> {
     });
     let total: f64 = weights.iter().sum();
     let weights = weights.map(|weight| weight / total);
+    let mut ticker = Ticker::default();
     let mut across = vec![0.0; plane.len()];
     for (line, out) in plane
         .chunks_exact(width)
         .zip(across.chunks_exact_mut(width))
     {
+        ticker.did(width);
         for (column, out) in out.iter_mut().enumerate() {
             *out = (weights.iter().enumerate())
                 .map(|(k, weight)| weight * line[mirrored(column + k, width)])
@@ -75,6 +77,7 @@ fn blur(plane: &[f64], width: usize) -> Vec<f64> {
     }
     let mut blurred = vec![0.0; plane.len()];
     for (row, out) in blurred.chunks_exact_mut(width).enumerate() {
+        ticker.did(width);
         for (k, weight) in weights.iter().enumerate() {
             let line = &across[mirrored(row + k, height) * width..][..width];
             for (out, value) in out.iter_mut().zip(line) {

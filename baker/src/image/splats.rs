@@ -12,10 +12,15 @@ use proto::table::{Camera, Manner, SplatScene, TableError, View};
 use super::render::srgb;
 use crate::worker::failure::internal;
 use crate::worker::pace;
-use crate::worker::progress::{each, expect, unit};
+use crate::worker::progress::{Ticker, each, expect, unit};
 
 /// Predicted duration of what a view takes however few splats there are.
 pub(crate) const VIEW: Duration = Duration::from_secs(2);
+
+/// Has the work of the drawing counted as this process's own.
+pub(crate) fn announce() {
+    kiln_splat::install(|count| Ticker::default().did(count));
+}
 
 /// Splats, and the cameras that look at them.
 #[derive(Debug)]
@@ -54,6 +59,7 @@ impl Undrawn {
     }
 
     fn read(blob: &BlobFile) -> Result<Self, TableError> {
+        announce();
         expect(
             "reading splats",
             each(blob.len() as usize, pace::TABLE_BYTE),

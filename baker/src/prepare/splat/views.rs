@@ -13,7 +13,7 @@ use proto::table::{Camera, Manner, SplatScene};
 
 use super::content::{Origin, Splats};
 use super::read;
-use crate::image::splats::{VIEW, drawing_bytes, pixel};
+use crate::image::splats::{VIEW, announce, drawing_bytes, pixel};
 use crate::prepare::load::{NoUvs, RawMesh};
 use crate::prepare::picture::{Colours, Picture};
 use crate::prepare::transforms::Pose;
@@ -84,6 +84,7 @@ impl SplatViews {
             message: format!("{name}: {message}"),
             hint: hint.to_owned(),
         };
+        announce();
         match read(bytes, name, folder) {
             None => Err(failure("has no Gaussian splats".to_owned(), WANTED)),
             Some(Err(error)) => Err(failure(error.to_string(), "")),

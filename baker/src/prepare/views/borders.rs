@@ -7,6 +7,7 @@
 //! Therefore a sample of the views decides for the set ([`Sample`]).
 
 use crate::prepare::picture::Picture;
+use crate::worker::progress::Ticker;
 
 /// Largest channel of a pixel in a wedge, for what JPEG leaves of black.
 const BLACK: u8 = 3;
@@ -87,6 +88,7 @@ fn wedges(picture: &Picture) -> Vec<Wedge> {
         return Vec::new();
     }
     let (mut seen, mut found) = (vec![false; width * height], Vec::new());
+    let mut ticker = Ticker::default();
     for start in border {
         if seen[start] || !black(start) {
             continue;
@@ -98,6 +100,7 @@ fn wedges(picture: &Picture) -> Vec<Wedge> {
         let mut sides = [0; 4];
         while let Some(&at) = pixels.get(next) {
             next += 1;
+            ticker.did(1);
             let at = at as usize;
             let (x, y) = (at % width, at / width);
             zeros += usize::from(picture.pixels[at][..3] == [0; 3]);

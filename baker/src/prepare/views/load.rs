@@ -13,6 +13,7 @@ use crate::prepare::colmap::is_model;
 use crate::prepare::picture::{self, Header, Meaning, Orientation, Picture, PictureError};
 use crate::prepare::transforms::{Frame, Lens};
 use crate::worker::folder::{Folder, FolderError};
+use crate::worker::progress::unit;
 
 /// How to mend a link that leads out of the folder.
 const LINK: &str = "files are read only beneath the folder that was given: copy the set with its links followed (cp -rL)";
@@ -152,6 +153,7 @@ impl FrameFiles {
         wedges: bool,
     ) -> Result<Decoded, Failure> {
         let mut picture = self.picture.decode(self.index, Meaning::Colours)?;
+        unit();
         if let Some(mask) = &self.mask {
             let file = &mask.file;
             apply_mask(
@@ -161,6 +163,7 @@ impl FrameFiles {
             )
             .map_err(|message| file.failure(self.index, Code::InvalidAsset, &message))?;
         }
+        unit();
         let wedged = wedges && self.mask.is_none() && borders::clear(&mut picture);
         let mut layers = Vec::new();
         for (layer, file) in &self.layers {
@@ -169,6 +172,7 @@ impl FrameFiles {
                 false => Meaning::Numbers,
             };
             layers.push((*layer, file.decode(self.index, meaning)?));
+            unit();
         }
         let (mut camera, _) = frame
             .camera([picture.width, picture.height])

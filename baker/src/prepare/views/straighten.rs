@@ -11,12 +11,15 @@ use rayon::prelude::*;
 use crate::image::render::srgb::{decode, encode};
 use crate::prepare::picture::Picture;
 use crate::prepare::transforms::{Distortion, Face};
+use crate::worker::progress::Ticker;
 
 /// Largest extent of the result beyond the original on each side, as a share of its size. Parts that a lens draws in
 /// from farther outside are dropped.
 const FARTHEST: f64 = 0.25;
 /// Samples along each edge of the original to find its extent.
 const PROBES: u32 = 256;
+/// Steps of other loops that a pixel takes: where it lands, and the cubic of its neighbours.
+const STEPS: usize = 4;
 
 /// The meaning of a picture's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +53,8 @@ pub(super) fn straighten(
     pixels
         .par_chunks_exact_mut(width)
         .enumerate()
-        .for_each(|(row, line)| {
+        .for_each_init(Ticker::default, |ticker, (row, line)| {
+            ticker.did(STEPS * line.len());
             for (column, pixel) in line.iter_mut().enumerate() {
                 let ray = [
                     (low[0] + column as f64 + 0.5 - centre[0]) / focal[0],
@@ -79,7 +83,8 @@ pub(super) fn face(picture: &Picture, face: Face, numbers: Numbers) -> Picture {
     let taken = Taken::new(picture, numbers, true);
     let mut pixels = vec![[0; 4]; edge * edge];
     let rows = pixels.par_chunks_exact_mut(edge).enumerate();
-    rows.for_each(|(row, line)| {
+    rows.for_each_init(Ticker::default, |ticker, (row, line)| {
+        ticker.did(STEPS * line.len());
         for (column, pixel) in line.iter_mut().enumerate() {
             let ray = [column, row].map(|at| (at as f64 + 0.5 - middle) / focal);
             *pixel = taken.at(face.lands(ray, size));

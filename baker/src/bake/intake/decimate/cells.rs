@@ -11,7 +11,7 @@ use crate::bake::model::footprint::{MIN_ALPHA, texel_coords};
 use crate::bake::model::raster::{NOTHING, Projected, raster};
 use crate::bake::model::scene::{Scene, every};
 use crate::worker::pace;
-use crate::worker::progress::{each, expect, unit};
+use crate::worker::progress::{Ticker, each, expect, unit};
 
 /// Edge of a square in texels.
 pub(crate) const EDGE: u32 = 8;
@@ -128,11 +128,13 @@ impl<'a> Cells<'a> {
             each(scene.texels(), pace::TEXEL) + each(scene.triangles.len(), pace::TRIANGLE),
         );
         let charts = charts(scene);
+        unit();
         let across = scene.size.div_ceil(EDGE);
         let squares: Vec<Vec<Cell>> = (0..across)
             .into_par_iter()
             .flat_map_iter(|line| line_of_squares(scene, atlas, &charts, line))
             .collect();
+        unit();
         let mut starts = vec![0];
         starts.extend(squares.iter().scan(0, |end, square| {
             *end += square.len() as u32;
@@ -179,9 +181,12 @@ impl<'a> Cells<'a> {
         let projected = Projected::of_scene(self.scene, &camera, width, height);
         let samples = (width * height) as usize;
         let (mut cells, mut levels) = (vec![NOTHING; samples], vec![0; samples]);
+        let mut ticker = Ticker::default();
         for (band, triangles) in (0..).zip(projected.bands(height, BAND)) {
             let first = band * BAND;
             let end = (first + BAND).min(height);
+            // A triangle has a span in some of the band's rows.
+            ticker.did(((end - first) * width) as usize + BAND as usize / 4 * triangles.len());
             let hits = raster(&projected, &triangles, width, first, end, 1);
             let hits = hits.triangles.iter().zip(&hits.inverse_depths);
             for (sample, (&triangle, inverse_depth)) in (first * width..).zip(hits) {
@@ -238,6 +243,7 @@ impl<'a> Cells<'a> {
 /// The cells of one line of squares.
 fn line_of_squares(scene: &Scene, atlas: &Atlas, charts: &[u32], line: u32) -> Vec<Vec<Cell>> {
     let size = scene.size;
+    Ticker::default().did((EDGE * size) as usize);
     let mut squares: Vec<Vec<Cell>> = vec![Vec::new(); size.div_ceil(EDGE) as usize];
     for row in line * EDGE..((line + 1) * EDGE).min(size) {
         let first = (row * size) as usize;
