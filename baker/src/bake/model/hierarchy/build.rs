@@ -1,7 +1,7 @@
 //! Triangles → the tree of their boxes.
 //!
 //! A part of the triangles is split where the areas of both boxes, times the leaves that they need, are least: a line meets a
-//! box as often as it is large (MacDonald and Booth, 1990; of [`BINS`] places, Wald, 2007). The part with the largest such
+//! box as often as it is large (Goldsmith and Salmon, 1987; of [`BINS`] places, Wald, 2007). The part with the largest such
 //! product is split next, until a node has its children. Each split follows from its triangles alone, so any number of
 //! threads builds the same tree.
 
@@ -161,11 +161,11 @@ impl Soup<'_> {
             for (k, ((nodes, leaves), child)) in trees.into_iter().enumerate() {
                 let first = [tree.0.len() as u32, tree.1.len() as u32];
                 let moved = |child: u32| child + first[usize::from(child & LEAF != 0)];
-                tree.0[at].children[k] = moved(child);
                 tree.0.extend(nodes.into_iter().map(|node| Node {
                     children: node.children.map(moved),
                     ..node
                 }));
+                tree.0[at].children[k] = moved(child);
                 tree.1.extend(leaves);
             }
         } else {
