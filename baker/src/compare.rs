@@ -77,11 +77,11 @@ pub fn run(session: &Session, job: &CompareJob) -> Result<CompareSummary, Failur
     });
     let views = Whole::read(&views, &job.views_file, (job.up, offset), surface, session)?;
     let original = Folder::new(session, Root::Original);
-    let relief = |name: &String| relief((&original, name), [&first, &second], job, offset, session);
-    let relief = clock.time(Phase::LoadMesh, || {
-        job.normals_of.as_ref().map(relief).transpose()
+    let read = |name: &String| surfaces((&original, name), [&first, &second], job, offset, session);
+    let normals = clock.time(Phase::LoadMesh, || {
+        job.normals_of.as_ref().map(read).transpose()
     })?;
-    let (models, rows) = compare((&models, relief.as_ref()), &views, job, session, &mut clock)?;
+    let (models, rows) = compare((&models, normals.as_ref()), &views, job, session, &mut clock)?;
     if job.picture {
         session.progress(Phase::Preview, 0, 1);
         let picture = clock.time(Phase::Preview, || sheet::draw(&rows, &models));
@@ -98,20 +98,20 @@ pub fn run(session: &Session, job: &CompareJob) -> Result<CompareSummary, Failur
 }
 
 /// What normals are compared of: the meshes, the original, and the ball around that.
-struct Relief {
+struct Surfaces {
     meshes: Vec<Shaded>,
     original: Shaded,
     frame: Frame,
 }
 
 /// Reads what normals are compared of, less the offset of the meshes.
-fn relief(
+fn surfaces(
     (folder, name): (&Folder<'_>, &str),
     [first, second]: [&Folder<'_>; 2],
     job: &CompareJob,
     offset: Offset,
     progress: &dyn Progress,
-) -> Result<Relief, Failure> {
+) -> Result<Surfaces, Failure> {
     let back = job.up.back(offset);
     let turn = |at| job.up.turned(at);
     let (original, frame) = Shaded::original((folder, name), back, turn, progress)?;
@@ -119,7 +119,7 @@ fn relief(
     let meshes = named.into_iter().filter_map(|(folder, name)| {
         Some(Shaded::finished((folder, name?), (offset, frame), progress))
     });
-    Ok(Relief {
+    Ok(Surfaces {
         meshes: meshes.collect::<Result<_, _>>()?,
         original,
         frame,
@@ -128,7 +128,7 @@ fn relief(
 
 /// Scores every view with every model. Also returns the rows of the sheet.
 fn compare(
-    (models, relief): (&[Model], Option<&Relief>),
+    (models, normals): (&[Model], Option<&Surfaces>),
     views: &Whole<'_>,
     job: &CompareJob,
     progress: &dyn Progress,
@@ -175,10 +175,10 @@ fn compare(
                 }
                 scores[number].push(score);
                 seen[number].look(model, &view);
-                if let Some(relief) = relief {
-                    let both = (&relief.meshes[number], &relief.original);
+                if let Some(normals) = normals {
+                    let both = (&normals.meshes[number], &normals.original);
                     let of = (&view.camera, [view.width, view.height]);
-                    angles[number].look(both, &relief.frame, of);
+                    angles[number].look(both, &normals.frame, of);
                 }
             });
         }

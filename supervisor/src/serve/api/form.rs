@@ -96,7 +96,7 @@ pub(super) async fn read(service: &Service, request: Request) -> Result<JobOptio
     let form = Multipart::from_request(request, &()).await;
     let mut form = form.map_err(|error| bad(error.body_text()))?;
     let mut spec = None;
-    let mut inputs = Inputs::default();
+    let mut inputs = Sources::default();
     for _ in 0..PARTS {
         let Some(part) = form.next_field().await.map_err(|error| unread(&error))? else {
             let mut spec: JobOptions = spec.unwrap_or_default();
@@ -147,14 +147,14 @@ async fn text(mut part: Field<'_>, ahead: &Ahead) -> Result<Vec<u8>, Problem> {
 
 /// What the parts so far are.
 #[derive(Debug, Default)]
-struct Inputs {
+struct Sources {
     mesh: Option<String>,
     views: Option<String>,
     original: Option<String>,
     files: BTreeMap<String, Digest>,
 }
 
-impl Inputs {
+impl Sources {
     /// The name of a file that is to come.
     fn enter(&mut self, role: Option<&str>, name: Option<&str>) -> Result<String, Problem> {
         let shown = |text: &str| crate::words::printable(text, 255);
@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn a_files_name_is_plain_and_its_own() {
-        let mut inputs = Inputs::default();
+        let mut inputs = Sources::default();
         let digest = Digest::of("");
         for (role, name, wanted) in [
             ("mesh", "mesh.glb", "mesh.glb"),
