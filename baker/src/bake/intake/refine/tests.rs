@@ -82,7 +82,7 @@ fn set(px: f64, exposed: f64) -> (Vec<View>, Vec<View>) {
             let off = px * 2.6 / 190.0;
             view.camera.translation[0] += off * f64::from(k % 3 - 1);
             view.camera.translation[1] += off * f64::from(1 - k % 2);
-            exposure::divide(&mut view, GAINS[k as usize].powf(-exposed));
+            exposure::divide(&mut view, [GAINS[k as usize].powf(-exposed); 3]);
             view
         })
         .collect();

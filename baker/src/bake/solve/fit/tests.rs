@@ -68,6 +68,7 @@ fn plan(scales: &[f32]) -> Plan {
                 iterations: 10,
             })
             .collect(),
+        pixels: None,
     }
 }
 
