@@ -81,7 +81,13 @@ pub fn run(session: &Session, job: &CompareJob) -> Result<CompareSummary, Failur
     let normals = clock.time(Phase::LoadMesh, || {
         job.normals_of.as_ref().map(read).transpose()
     })?;
-    let (models, rows) = compare((&models, normals.as_ref()), &views, job, session, &mut clock)?;
+    let (models, rows) = compare(
+        (&models, normals.as_ref()),
+        &views,
+        job,
+        session,
+        &mut clock,
+    )?;
     if job.picture {
         session.progress(Phase::Preview, 0, 1);
         let picture = clock.time(Phase::Preview, || sheet::draw(&rows, &models));

@@ -284,6 +284,7 @@ fn walk(case: &Case) {
     let mut file = File::create(folder.join("model.glb")).expect("room");
     io::copy(model, &mut file).expect("room");
     let job = CompareJob {
+        normals_of: None,
         first: "model.glb".to_owned(),
         second: None,
         views_file: "transforms.json".to_owned(),

@@ -56,7 +56,12 @@ pub fn table(bytes: &[u8]) -> bool {
     if let Some(refined) = &refined {
         for of_view in &refined.views {
             camera(&of_view.camera);
-            assert!(of_view.gain.iter().all(|gain| gain.is_finite() && *gain > 0.0));
+            assert!(
+                of_view
+                    .gain
+                    .iter()
+                    .all(|gain| gain.is_finite() && *gain > 0.0)
+            );
             let found = refined.view(of_view.index);
             assert_eq!(found, Some(of_view), "each is found by its index");
         }
