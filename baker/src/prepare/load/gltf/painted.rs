@@ -290,7 +290,13 @@ mod tests {
         let local = Local(dir.path().to_path_buf());
         let folder = Folder::new(&local, Root::Mesh);
         let file = glb(change);
-        read((&file, true), "a.glb", &folder, &[0.0; 3], &Silent)
+        read(
+            (&file, true),
+            "a.glb",
+            &folder,
+            (&[0.0; 3], Shown::Colours),
+            &Silent,
+        )
     }
 
     #[test]
