@@ -275,7 +275,7 @@ pub(super) struct JobArgs {
     ///
     /// A mesh file as `MESH` is, in the same place, size and axes: what `--detail` bakes is its shape, and a pixel where
     /// it lies elsewhere than the mesh does not count. Without it, the mesh before Kiln's own simplification.
-    #[arg(value_parser = named(), long, value_name = "FILE", help_heading = "Result")]
+    #[arg(value_parser = named(), hide_short_help = true, long, value_name = "FILE", help_heading = "Result")]
     pub(super) original: Option<PathBuf>,
     /// Edge of the texture in texels.
     ///
