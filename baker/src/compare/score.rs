@@ -87,7 +87,10 @@ mod tests {
         assert!((clean.row.psnr_db - 58.92).abs() < 0.3, "{clean:?}");
         assert!(clean.row.ssim > 0.999, "{clean:?}");
         let gain = clean.row.psnr_gain_db - clean.row.psnr_db;
-        assert!((0.0..0.2).contains(&gain), "next to nothing to gain: {clean:?}");
+        assert!(
+            (0.0..0.2).contains(&gain),
+            "next to nothing to gain: {clean:?}"
+        );
         assert_eq!((clean.on_object, clean.missing), (36 * 26, 0));
 
         // The object reaches one column further than the card: after erosion that column is on the object, and missing.

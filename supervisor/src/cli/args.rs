@@ -520,7 +520,7 @@ impl JobArgs {
         }
         if self.original.is_some() && options.detail == Detail::Off {
             return bad(
-                "--original is for --detail: which of its normals and occlusion are baked",
+                "--original does nothing without --detail",
                 "add --detail normal, occlusion or normal,occlusion",
             );
         }

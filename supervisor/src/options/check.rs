@@ -308,7 +308,7 @@ impl JobOptions {
             (
                 self.original.is_some() && self.detail == Detail::Off,
                 "original",
-                "is for detail: which of its normals and occlusion are baked",
+                "does nothing without detail",
             ),
             (
                 bare && self.pages != 1,

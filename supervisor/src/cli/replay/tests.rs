@@ -86,7 +86,9 @@ fn jobs() -> [String; 6] {
             "{MESH} -o @/out/a.obj --target-faces 1000 --keep-uvs --uv-set 1 --texture-size 2048 --device gpu"
         ),
         format!("{MESH} -o @/out/a.ply --texture-format webp --device cpu"),
-        format!("{MESH} -o @/out/a.glb --simplify 0.5 --detail normal,occlusion --original @/high.glb"),
+        format!(
+            "{MESH} -o @/out/a.glb --simplify 0.5 --detail normal,occlusion --original @/high.glb"
+        ),
         format!("{MESH} -o @/out/a.glb --vertex-colours"),
         format!("{MESH} --dry-run"),
     ]
