@@ -54,14 +54,33 @@ pub(super) fn by_plot(
 }
 
 /// Stores the rows of one plot; `parts` are those of each band.
-pub(super) fn stored(plot: u32, parts: &[(&Rows, &[u32])], plots: Plots) -> PlotRows {
+pub(super) fn stored<'a>(plot: u32, parts: &[(&'a Rows, &'a [u32])], plots: Plots) -> PlotRows {
     let width = plots.width(plot);
-    let count: usize = parts.iter().map(|(_, numbers)| numbers.len()).sum();
-    let (mut rows, mut quads) = (Vec::with_capacity(count + 1), Vec::new());
-    let numbered = parts
-        .iter()
-        .flat_map(|(band, numbers)| numbers.iter().map(move |n| (band, *n)));
-    for (band, number) in numbered {
+    let numbered = || {
+        let of = |(band, numbers): &(&'a Rows, &'a [u32])| {
+            let (band, numbers) = (*band, *numbers);
+            numbers.iter().map(move |n| (band, *n))
+        };
+        parts.iter().flat_map(of)
+    };
+    // As many quads as are needed: a vector that grows is copied, into memory that is new each time.
+    let mut count = 0;
+    let boxed = |(band, number): (&Rows, u32)| {
+        let entries = band.row((number & PIXEL) as usize);
+        let boxed = match number & LISTED {
+            0 => QuadBox::around(entries, plots, width),
+            _ => None,
+        };
+        count += match &boxed {
+            Some(boxed) => boxed.wide * boxed.lines,
+            None => entries.len() + entries.len().div_ceil(QUAD),
+        };
+        boxed
+    };
+    let boxes: Vec<Option<QuadBox>> = numbered().map(boxed).collect();
+    let mut rows = Vec::with_capacity(boxes.len() + 1);
+    let mut quads = Vec::with_capacity(count);
+    for ((band, number), boxed) in numbered().zip(boxes) {
         let nth = (number & PIXEL) as usize;
         let entries = band.row(nth);
         let mut row = StoredRow {
@@ -70,10 +89,6 @@ pub(super) fn stored(plot: u32, parts: &[(&Rows, &[u32])], plots: Plots) -> Plot
             colour: band.colours[nth],
             corner: 0,
             wide: entries.len() as u16,
-        };
-        let boxed = match number & LISTED {
-            0 => QuadBox::around(entries, plots, width),
-            _ => None,
         };
         match boxed {
             Some(boxed) => {
@@ -95,7 +110,6 @@ pub(super) fn stored(plot: u32, parts: &[(&Rows, &[u32])], plots: Plots) -> Plot
         corner: 0,
         wide: 0,
     });
-    quads.shrink_to_fit();
     PlotRows {
         plot,
         before: 0,

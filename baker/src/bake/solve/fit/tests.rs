@@ -68,7 +68,6 @@ fn plan(scales: &[f32]) -> Plan {
                 iterations: 10,
             })
             .collect(),
-        pixels: None,
     }
 }
 

@@ -147,7 +147,7 @@ fn pictures_of_one_object_give_their_gains() {
 
 #[test]
 fn opposite_sides_of_a_thin_plate_are_not_compared() {
-    // A plate decimator than any cell.
+    // A plate thinner than any cell.
     let side = |z: f32| {
         let corner = |x: f32, y: f32| [x * z.signum(), y, z];
         [[-1.0, -1.0], [1.0, -1.0], [1.0, 1.0], [-1.0, 1.0]].map(|[x, y]| corner(x, y))
