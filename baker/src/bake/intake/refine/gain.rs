@@ -8,8 +8,8 @@
 //! of a thin plate share no cell. No texture is needed, and views are compared while their mesh is unwrapped.
 //!
 //! T is eliminated, `(D − R diag(1/Σw) Rᵀ) log g = b`, and the rest is reweighted (Geman-McClure). The system leaves a
-//! common factor of all views open, so the mean of log g is set to 0. This is one solution: alternating with the
-//! texture takes four rounds for a worse result.
+//! common factor of all views open that share cells, so the mean of log g is set to 0 in each such group. This is one
+//! solution: alternating with the texture takes four rounds for a worse result.
 //!
 //! White balance is solved likewise: y is then by how much red, or blue, is above the mean of all channels.
 
@@ -65,8 +65,12 @@ const PIECE: usize = 256;
 const ASSEMBLED: usize = 1 << 21;
 /// Place of a cell that is left out.
 const NOT_KEPT: usize = usize::MAX;
-/// A view that shares fewer cells with others is not compared.
+/// Least cells that two views share, and least share of the cells of the one that sees fewer, to be compared. Cells that
+/// share a hash slot join one cell in fifty of two views that see nothing of each other.
 const LEAST_CELLS: usize = 32;
+const LEAST_SHARE: f64 = 1.0 / 16.0;
+/// Most products of views, over all cells, from which it is known which views share cells.
+const MOST_PAIRS: usize = 4_000_000;
 
 /// A cell that a view sees, and its light there.
 pub(super) type Sample = (u32, Light);
@@ -223,7 +227,7 @@ fn faces(at: [f64; 3], normal: [f64; 3], eye: [f64; 3]) -> bool {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Exposures {
-    /// Log gain of each view; none where it shares too little with others.
+    /// Log gain of each view; none where it is in no group.
     pub(super) logs: Vec<Option<f64>>,
     /// Median deviation of a view from the others at a place, in log light: as the views came, then with the gains
     /// divided out.
@@ -264,37 +268,48 @@ impl CellRange<'_> {
 }
 
 impl SharedCells {
-    /// The observations of each cell that two views or more see; cells are left out evenly where there are very many.
-    fn new(views: &[Vec<Sample>], part: Part) -> Self {
-        let most = views.iter().flatten().map(|&(cell, _)| cell).max();
-        let mut counts = vec![0_usize; most.map_or(0, |cell| cell as usize + 1)];
-        for &(cell, _) in views.iter().flatten() {
+    /// No cell of no view.
+    fn none() -> Self {
+        Self {
+            starts: vec![0],
+            words: Vec::new(),
+        }
+    }
+
+    /// Adds the observations of each cell that two views or more of a group see, and returns how many cells stand for
+    /// one that is kept: where the group has more than `most` products of views, cells are left out evenly.
+    fn add(&mut self, views: &[Vec<Sample>], group: &[usize], part: Part, most: usize) -> usize {
+        let of_group = || group.iter().flat_map(|&view| &views[view]);
+        let last = of_group().map(|&(cell, _)| cell).max();
+        let mut counts = vec![0_usize; last.map_or(0, |cell| cell as usize + 1)];
+        for &(cell, _) in of_group() {
             counts[cell as usize] += 1;
         }
         let shared = |&count: &usize| count >= 2;
         let products: usize = counts.iter().filter(|c| shared(c)).map(|c| c * c).sum();
-        let stride = products.div_ceil(MOST_PRODUCTS).max(1);
-        let (mut starts, mut place) = (vec![0], vec![NOT_KEPT; counts.len()]);
+        let stride = products.div_ceil(most).max(1);
+        let mut place = vec![NOT_KEPT; counts.len()];
         let kept = (0..counts.len())
             .filter(|&cell| shared(&counts[cell]))
             .step_by(stride);
         for cell in kept {
-            let start = starts[starts.len() - 1];
+            let start = self.starts[self.starts.len() - 1];
             place[cell] = start;
-            starts.push(start + counts[cell]);
+            self.starts.push(start + counts[cell]);
         }
-        let mut words = vec![Word::default(); starts[starts.len() - 1]];
-        for (view, samples) in (0..).zip(views) {
-            for &(cell, light) in samples {
+        let end = self.starts[self.starts.len() - 1];
+        self.words.resize(end, Word::default());
+        for &view in group {
+            for &(cell, light) in &views[view] {
                 let place = &mut place[cell as usize];
                 if *place != NOT_KEPT {
-                    let light = f64::from(light[part as usize]);
-                    words[*place] = Word { view, light };
+                    let (view, light) = (view as u32, f64::from(light[part as usize]));
+                    self.words[*place] = Word { view, light };
                     *place += 1;
                 }
             }
         }
-        Self { starts, words }
+        stride
     }
 
     /// Splits into pieces of about `length` cells, with their part of `numbers`, one for each observation.
@@ -325,16 +340,50 @@ impl SharedCells {
     }
 }
 
-/// Solves for the gains of a part of the light; none where fewer than two views overlap.
-pub(super) fn solve(views: &[Vec<Sample>], part: Part) -> Option<Exposures> {
-    let cells = SharedCells::new(views, part);
-    let mut shared = vec![0; views.len()];
-    for word in &cells.words {
-        shared[word.view as usize] += 1;
+/// Groups of the views that can be compared, each in the order of the views. Each view of a group shares enough cells
+/// with another of it. Between groups nothing says how they are exposed. A view that shares too few is in none.
+pub(super) fn groups(views: &[Vec<Sample>]) -> Vec<Vec<usize>> {
+    let count = views.len();
+    let mut cells = SharedCells::none();
+    let all: Vec<usize> = (0..count).collect();
+    let stride = cells.add(views, &all, Part::Exposure, MOST_PAIRS);
+    let mut shared = vec![0_usize; count * count];
+    for ends in cells.starts.windows(2) {
+        let cell = &cells.words[ends[0]..ends[1]];
+        for (place, word) in cell.iter().enumerate() {
+            for other in &cell[..place] {
+                shared[word.view as usize * count + other.view as usize] += stride;
+            }
+        }
     }
-    let compared = shared.iter().filter(|&&count| count >= LEAST_CELLS).count();
-    if compared < 2 {
+    // The first view of the group of each.
+    let mut first = all;
+    for view in 0..count {
+        for other in 0..view {
+            let fewer = views[view].len().min(views[other].len()) as f64;
+            let enough = LEAST_CELLS.max((LEAST_SHARE * fewer) as usize);
+            if shared[view * count + other] >= enough && first[view] != first[other] {
+                let joined = [first[view], first[other]];
+                let to = joined[0].min(joined[1]);
+                (first.iter_mut().filter(|of| joined.contains(of))).for_each(|of| *of = to);
+            }
+        }
+    }
+    let members = |of: usize| (0..count).filter(|&view| first[view] == of).collect();
+    let groups = (0..count).map(members);
+    groups
+        .filter(|group: &Vec<usize>| group.len() > 1)
+        .collect()
+}
+
+/// Solves for the gains of a part of the light, within each of these groups; none where there is no group.
+pub(super) fn solve(views: &[Vec<Sample>], groups: &[Vec<usize>], part: Part) -> Option<Exposures> {
+    if groups.is_empty() {
         return None;
+    }
+    let mut cells = SharedCells::none();
+    for group in groups {
+        cells.add(views, group, part, MOST_PRODUCTS);
     }
     let mut gains = vec![0.0; views.len()];
     let mut weights = vec![1.0; cells.words.len()];
@@ -354,22 +403,18 @@ pub(super) fn solve(views: &[Vec<Sample>], part: Part) -> Option<Exposures> {
             .for_each(geman_mcclure);
         unit();
     }
-    let counts = |view: usize| shared[view] >= LEAST_CELLS;
-    let of: Vec<f64> = (0..views.len())
-        .filter(|&view| counts(view))
-        .map(|view| gains[view])
-        .collect();
-    let mean = of.iter().sum::<f64>() / of.len() as f64;
     let deviation = [vec![0.0; views.len()], gains.clone()].map(|gains| {
         let residuals = cells.residuals(vec![1.0; cells.words.len()], &gains);
         median(&residuals)
     });
-    Some(Exposures {
-        logs: (0..views.len())
-            .map(|view| counts(view).then(|| gains[view] - mean))
-            .collect(),
-        deviation,
-    })
+    let mut logs = vec![None; views.len()];
+    for group in groups {
+        let mean = group.iter().map(|&view| gains[view]).sum::<f64>() / group.len() as f64;
+        group
+            .iter()
+            .for_each(|&view| logs[view] = Some(gains[view] - mean));
+    }
+    Some(Exposures { logs, deviation })
 }
 
 /// Turns the weights of a cell's observations into their distances from its mean.

@@ -18,6 +18,9 @@ use crate::worker::step_times::{timed, timed_in_pool};
 
 /// Least standard deviation of the exposures' logarithm for `auto`: clean views seem to have 0.001-0.002.
 const LEAST_SPREAD: f64 = 0.005;
+/// Likewise for white balance: clean views of saturated colours, with cameras half a pixel off, seem to have 0.005-0.007,
+/// since the logarithm of a dark channel differs most by what a view shows of a cell.
+const LEAST_TINT: f64 = 0.01;
 /// Largest ratio of the views' deviation from each other, after to before, for `auto`.
 const LEFT: f64 = 0.95;
 
@@ -72,7 +75,8 @@ impl Refiner<'_> {
             ),
         );
         let (exposure, tint) = timed_in_pool("exposures", || {
-            let solve = |part| gain::solve(&samples, part);
+            let groups = gain::groups(&samples);
+            let solve = |part| gain::solve(&samples, &groups, part);
             (solve(Part::Exposure), [Part::Red, Part::Blue].map(solve))
         });
         let Some(exposure) = exposure else {
@@ -81,13 +85,13 @@ impl Refiner<'_> {
         };
         self.spread = Some(spread(&[&exposure]));
         let none = vec![None; views.len()];
-        let logs = |of: &[&Exposures]| match self.is_better(of) {
+        let logs = |of: &[&Exposures], least| match self.is_better(of, least) {
             true => of.iter().map(|of| of.logs.clone()).collect(),
             false => vec![none.clone(); of.len()],
         };
-        let mut all = logs(&[&exposure]);
+        let mut all = logs(&[&exposure], LEAST_SPREAD);
         all.extend(match &tint {
-            [Some(red), Some(blue)] => logs(&[red, blue]),
+            [Some(red), Some(blue)] => logs(&[red, blue], LEAST_TINT),
             _ => Vec::new(),
         });
         for (view, gain) in gains.iter_mut().enumerate() {
@@ -103,14 +107,14 @@ impl Refiner<'_> {
         gains
     }
 
-    /// Whether dividing these out brings the views closer to each other.
-    fn is_better(&self, of: &[&Exposures]) -> bool {
+    /// Whether dividing these out brings the views closer to each other; for `auto`, of a spread above `least`.
+    fn is_better(&self, of: &[&Exposures], least: f64) -> bool {
         let sum = |which: usize| of.iter().map(|of| of.deviation[which]).sum::<f64>();
         let (spread, [before, after]) = (spread(of), [0, 1].map(sum));
         tracing::debug!(spread, before, after, "exposures");
         match self.mode {
             Refine::Off => false,
-            Refine::Auto => spread > LEAST_SPREAD && after <= LEFT * before,
+            Refine::Auto => spread > least && after <= LEFT * before,
             Refine::On => after < before,
         }
     }
