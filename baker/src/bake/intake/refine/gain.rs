@@ -4,8 +4,8 @@
 //!   log y_i(t) = log g_i + log T(t)      y: mean of view i over cell t of the surface; T: what is there
 //! ```
 //!
-//! A cell is the part of the surface in one cube of a spatial grid that faces the same way, so views of opposite sides
-//! of a thin plate share no cell. No texture is needed, and views are compared while their mesh is unwrapped.
+//! A cell is the part of the surface in one cube of a spatial grid that a view sees facing the same way, so views of
+//! opposite sides of a thin plate or of a sheet share no cell, nor does one through a hole. No texture is needed, and views are compared while their mesh is unwrapped.
 //!
 //! T is eliminated, `(D − R diag(1/Σw) Rᵀ) log g = b`, and the rest is reweighted (Geman-McClure). The system leaves a
 //! common factor of all views open that share cells, so the mean of log g is set to 0 in each such group. This is one
@@ -169,11 +169,10 @@ pub(super) fn samples(
                 continue;
             }
             let numbers = triangles[triangle as usize];
-            let normal = normal(shape, numbers);
             let corners = numbers.map(|corner| positions[corner as usize].map(f64::from));
-            if !faces(corners[0], normal, eye) {
+            let Some(normal) = facing(corners[0], normal(shape, numbers), eye) else {
                 continue;
-            }
+            };
             let [x, y] = [column, row].map(|at| at * stride + middle);
             let Some(light) = light(view, x, y, &log) else {
                 continue;
@@ -219,10 +218,12 @@ fn light(view: &View, column: u32, row: u32, log: &[f32; 256]) -> Option<Light> 
     })
 }
 
-/// Whether a plane through `at` with this normal is seen from `eye` at no grazing angle.
-fn faces(at: [f64; 3], normal: [f64; 3], eye: [f64; 3]) -> bool {
+/// The normal of the side that `eye` sees of a plane through `at`; none at a grazing angle.
+fn facing(at: [f64; 3], normal: [f64; 3], eye: [f64; 3]) -> Option<[f64; 3]> {
     let ray = sub(eye, at);
-    dot(normal, ray).powi(2) >= LEAST_COSINE.powi(2) * dot(normal, normal) * dot(ray, ray)
+    let along = dot(normal, ray);
+    let steep = along.powi(2) >= LEAST_COSINE.powi(2) * dot(normal, normal) * dot(ray, ray);
+    steep.then(|| normal.map(|x| x * along.signum()))
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -410,9 +411,7 @@ pub(super) fn solve(views: &[Vec<Sample>], groups: &[Vec<usize>], part: Part) ->
     let mut logs = vec![None; views.len()];
     for group in groups {
         let mean = group.iter().map(|&view| gains[view]).sum::<f64>() / group.len() as f64;
-        group
-            .iter()
-            .for_each(|&view| logs[view] = Some(gains[view] - mean));
+        (group.iter()).for_each(|&view| logs[view] = Some(gains[view] - mean));
     }
     Some(Exposures { logs, deviation })
 }
