@@ -28,6 +28,8 @@ pub(super) struct Verdict {
     pub(super) held: u32,
     /// Distance of the silhouettes in pixels, before and after.
     pub(super) distance: Option<[f64; 2]>,
+    /// By how many pixels the picture's silhouette lay outside of the mesh's, in the mean; 0 where they agreed.
+    pub(super) width: f64,
 }
 
 impl Verdict {
@@ -39,6 +41,7 @@ impl Verdict {
             moved: 0.0,
             held: 0,
             distance: None,
+            width: 0.0,
         }
     }
 
@@ -122,6 +125,7 @@ pub(super) fn refine(shape: ShownMesh<'_>, view: &View, mode: Refine) -> Verdict
     let open = comparison.open(&metric);
     let given = Verdict {
         held: 6 - open.len() as u32,
+        width: before.width() * outline.scale,
         ..given
     };
     match comparison.search(&points, &open, distance, mode) {

@@ -147,6 +147,16 @@ impl SilhouetteBand {
         }
     }
 
+    /// By how many pixels the picture's silhouette lies outside of the mesh's, in the mean: a width δ makes a residual of
+    /// δ times the slope's length. Negative where it lies inside.
+    pub(super) fn width(&self) -> f64 {
+        let along = self.pixels.iter().map(|pixel| {
+            let [x, y] = pixel.slope.map(f64::from);
+            self.weight(pixel) * f64::from(pixel.residual) * x.hypot(y)
+        });
+        along.sum::<f64>() / self.squared_slopes().max(f64::MIN_POSITIVE)
+    }
+
     /// The step that moves the mesh's silhouette onto the picture's: coverage that moves by δ changes by `-slope · δ`.
     ///
     /// `rim` and `nearness` are the mesh's, blurred as the band is.

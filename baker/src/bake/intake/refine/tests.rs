@@ -196,6 +196,28 @@ fn clean_views_stay_as_they_are() {
 }
 
 #[test]
+fn cameras_follow_a_wrong_focal_length_but_no_masks_that_are_shrunk_or_grown() {
+    let (truth, came) = set(0.0, 0.0);
+    for keeps in [255, 1] {
+        let mut masked = came.clone();
+        for pixel in masked.iter_mut().flat_map(|view| &mut view.pixels) {
+            pixel[3] = if pixel[3] >= keeps { 255 } else { 0 };
+        }
+        let (out, refinement) = through(&masked, Refine::Auto, Memory::Full);
+        assert_eq!(apart(&out, &truth).0, 0.0, "{keeps}: {refinement:?}");
+        let refinement = refinement.expect("asked for");
+        assert!(refinement.silhouette_before_px.is_some_and(|px| px > 0.3));
+    }
+    let mut zoomed = came;
+    for view in &mut zoomed {
+        view.camera.focal = view.camera.focal.map(|focal| 1.01 * focal);
+    }
+    let (_, refinement) = through(&zoomed, Refine::Auto, Memory::Full);
+    let refinement = refinement.expect("asked for");
+    assert_eq!(refinement.cameras_moved, VIEWS, "{refinement:?}");
+}
+
+#[test]
 fn held_out_views_are_not_for_the_fit() {
     let (_, mut came) = set(0.0, 0.0);
     came[3].holdout = true;
