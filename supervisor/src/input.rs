@@ -20,10 +20,13 @@ use crate::error::JobError;
 
 mod views;
 
+mod whole;
+
 pub use views::{
     Pictures, companion, exporter, find_uploaded, find_views, is_model, likely, list_around,
     splats_of,
 };
+pub use whole::{Chosen, whole};
 
 /// A file beneath an opened folder.
 #[derive(Clone, Debug)]

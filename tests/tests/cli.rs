@@ -5,6 +5,8 @@ use std::process::{Command, Output, Stdio};
 
 use kiln_tests::fault::{Fault, Plan, Step};
 use kiln_tests::{Bench, Run, names_in, words};
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
 use proto::message::{Code, Role};
 
 fn bench() -> Bench {
@@ -103,6 +105,65 @@ fn missing_inputs_are_named_before_any_work() {
         assert!(text.contains(words), "{words:?} is not in {text}");
     }
     assert!(!bench.path("prepare-1").exists(), "no worker was started");
+}
+
+#[test]
+fn a_pipe_that_nobody_writes_to_is_refused_and_not_waited_for() {
+    let bench = bench();
+    for name in [
+        "pipe",
+        "pipe.glb",
+        "views/transforms.json",
+        "crash/crash.json",
+    ] {
+        let path = bench.path(name);
+        fs::create_dir_all(path.parent().expect("a folder")).expect("room");
+        mkfifo(&path, Mode::S_IRUSR | Mode::S_IWUSR).expect("a pipe");
+    }
+    let bake = "bake mesh.glb --views . -o out/out.glb";
+    let (silent, other) = ("is a pipe that nobody writes to", "is not a file");
+    for (arguments, code, wanted) in [
+        ("bake --jobs pipe", 64, silent),
+        ("bake --jobs /dev/zero", 64, other),
+        (
+            "serve --socket run/s --store store --token-file pipe",
+            64,
+            silent,
+        ),
+        (
+            "serve --socket run/s --store store --token-file /dev/zero",
+            64,
+            other,
+        ),
+        (
+            "list --url http://127.0.0.1:1 --token-file pipe",
+            64,
+            silent,
+        ),
+        ("bake pipe.glb --views . -o out/out.glb", 66, other),
+        ("bake mesh.glb --views views -o out/out.glb", 66, other),
+        (
+            &format!("{bake} --detail normal --original pipe.glb"),
+            66,
+            other,
+        ),
+        (&format!("{bake} --report pipe"), 73, other),
+        ("compare pipe.glb --views .", 66, other),
+        ("submit pipe.glb --views .", 66, other),
+        ("replay crash", 66, other),
+    ] {
+        // Ends what would wait for ever.
+        let mut bounded = Command::new("timeout");
+        bounded.arg("100").arg(bench.kiln().get_program());
+        bounded.args(words(arguments)).current_dir(bench.path(""));
+        let output = bounded.output().expect("kiln runs");
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{arguments}: {text}");
+        assert!(
+            text.contains(wanted) && text.lines().count() <= 2,
+            "{arguments}: {text}"
+        );
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use kiln_tests::fault::{Fault, Plan, Step};
 use kiln_tests::history::digest_of;
@@ -73,19 +73,21 @@ fn every_line_of_many_jobs_has_its_mark_and_the_last_one_the_sum() {
     let poison = json!({"name": "poison", "mesh": "mesh.glb", "views": ".", "output": "out/p.glb"});
     write(&bench, &json!([real(&bench, "good"), poison]));
     let baker = format!("--baker-of=poison={}", bench.path("kiln-baker").display());
-    let run = |more: &[&str]| {
-        let mut kiln = bench.kiln();
-        kiln.args(words(
-            "bake --jobs - --insecure-no-sandbox --crash-folder none",
-        ));
+    // The list by standard input, and as a shell's `<(…)`.
+    let run = |list: &str, more: &[&str]| {
+        let mut kiln = Command::new("bash");
+        kiln.args(["-c", &format!("exec \"$0\" bake --jobs {list} \"$@\"")]);
+        kiln.arg(bench.kiln().get_program());
+        kiln.args(words("--insecure-no-sandbox --crash-folder none"));
         kiln.arg(&baker).args(more);
-        kiln.stdin(fs::File::open(bench.path("jobs.json")).expect("there"));
+        kiln.current_dir(bench.path("")).stdin(Stdio::null());
+        kiln.env("XDG_CACHE_HOME", bench.path("cache"));
         let outcome = Run::start(kiln).finish();
         outcome.assert_code(70);
         let lines = outcome.stderr.lines().map(str::to_owned);
         lines.collect::<Vec<_>>()
     };
-    let mut lines = run(&[]);
+    let mut lines = run("- <jobs.json", &[]);
     let last = lines.pop().expect("a line");
     assert!(
         last.starts_with("kiln: 1 done, 1 failed, ") && last.ends_with(" s"),
@@ -103,7 +105,7 @@ fn every_line_of_many_jobs_has_its_mark_and_the_last_one_the_sum() {
             .any(|line| line.starts_with("kiln: poison:   hint: ")),
         "{lines:#?}"
     );
-    let quiet = run(&["-q"]);
+    let quiet = run("<(cat jobs.json)", &["-q"]);
     assert!(quiet[0].starts_with("kiln: poison: error: "), "{quiet:#?}");
     assert!(quiet.iter().all(|line| of("poison", line)), "{quiet:#?}");
 }

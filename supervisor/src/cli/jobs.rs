@@ -8,11 +8,12 @@
 //! Keys are the long flags without their dashes, and `mesh`; a flag without a value is `true` or `false`. `name` names the job in
 //! events; its number from 1 does otherwise. Paths are relative to the folder that `kiln` runs in.
 
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
 use serde_json::{Map, Value};
+
+use crate::input::{Chosen, reason, whole};
 
 /// A list is read up to this size: some 100,000 jobs.
 const MAX_LIST_BYTES: u64 = 64 << 20;
@@ -36,19 +37,18 @@ pub fn read(path: &Path) -> Result<Vec<Entry>, String> {
         true => "standard input".into(),
         false => path.to_string_lossy(),
     };
-    let failed = |error: &io::Error| format!("{shown}: {}", crate::input::reason(error));
     let mut text = Vec::new();
     let read = match piped {
-        true => io::stdin().take(MAX_LIST_BYTES + 1).read_to_end(&mut text),
-        false => {
-            File::open(path).and_then(|file| file.take(MAX_LIST_BYTES + 1).read_to_end(&mut text))
-        }
+        false => whole(path, MAX_LIST_BYTES, Chosen::ByUser).map(|(bytes, _)| text = bytes),
+        true => match io::stdin().take(MAX_LIST_BYTES + 1).read_to_end(&mut text) {
+            Err(error) => Err(reason(&error)),
+            Ok(count) if count as u64 > MAX_LIST_BYTES => {
+                Err(format!("has more than {MAX_LIST_BYTES} bytes"))
+            }
+            Ok(_) => Ok(()),
+        },
     };
-    if read.map_err(|error| failed(&error))? as u64 > MAX_LIST_BYTES {
-        return Err(format!(
-            "{shown}: a list has {MAX_LIST_BYTES} bytes at most"
-        ));
-    }
+    read.map_err(|error| format!("{shown}: {error}"))?;
     parse(&text).map_err(|error| format!("{shown}: {error}"))
 }
 

@@ -1,7 +1,5 @@
 //! Arguments of `kiln serve` → its options, with the token read and the default places filled in.
 
-use std::fs;
-use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -11,12 +9,14 @@ use super::args::ServeArgs;
 use super::paths::baker_path;
 use crate::error::JobError;
 use crate::home;
-use crate::input::reason;
+use crate::input::{Chosen, whole};
 use crate::serve::site::Sites;
 use crate::serve::{Options, listen};
 
 /// A token that can be guessed is none.
 const LEAST_TOKEN: usize = 16;
+/// Bytes that a token's file may have; only its first line counts.
+const MAX_TOKEN_FILE: u64 = 64 << 10;
 
 /// See the head of this file.
 pub(super) fn options(args: ServeArgs) -> Result<Options, Box<JobError>> {
@@ -63,17 +63,11 @@ pub(super) fn token(path: &Path) -> Result<String, Box<JobError>> {
             hint,
         )
     };
-    let metadata = fs::metadata(path).map_err(|error| bad(reason(&error)))?;
+    let (bytes, metadata) = whole(path, MAX_TOKEN_FILE, Chosen::ByUser).map_err(bad)?;
     if metadata.permissions().mode() & 0o077 != 0 {
         return Err(bad("others than its owner may read it".to_owned()));
     }
-    let text = match fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == ErrorKind::InvalidData => {
-            return Err(bad("it is not text".to_owned()));
-        }
-        Err(error) => return Err(bad(reason(&error))),
-    };
+    let text = String::from_utf8(bytes).map_err(|_bytes| bad("it is not text".to_owned()))?;
     let token = text.lines().next().unwrap_or_default().trim();
     if token.len() < LEAST_TOKEN || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err(bad(format!(
@@ -94,6 +88,8 @@ fn default_store() -> Result<PathBuf, Box<JobError>> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

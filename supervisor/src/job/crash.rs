@@ -9,20 +9,18 @@
 //! job names its files by absolute paths.
 
 use std::fs::{self, DirBuilder, OpenOptions, Permissions};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use nix::fcntl::OFlag;
-use nix::libc::ELOOP;
 use proto::message::Code;
 use serde_json::{Value, json};
 
 use crate::home;
 use crate::host::ladder::Rung;
-use crate::input::reason;
+use crate::input::{Chosen, whole};
 use crate::job::{Kept, Spec};
 use crate::process::reserve::lend;
 use crate::process::verdict::{Ending, Fault};
@@ -193,7 +191,8 @@ fn forget_old(root: &Path) -> io::Result<()> {
 pub fn job(folder: &Path) -> Result<Kept, String> {
     let path = folder.join("crash.json");
     let named = |why: &str| format!("{}: {why}", path.display());
-    let text = read(&path).map_err(|why| named(&why))?;
+    let read = whole(&path, MAX_RECORD_BYTES, Chosen::ByFolder);
+    let (text, _) = read.map_err(|why| named(&why))?;
     let mut record: Value =
         serde_json::from_slice(&text).map_err(|error| named(&error.to_string()))?;
     if record["schema"] != SCHEMA {
@@ -209,28 +208,4 @@ pub fn job(folder: &Path) -> Result<Kept, String> {
     })?;
     kept.check().map_err(|why| named(&format!("job.{why}")))?;
     Ok(kept)
-}
-
-/// Reads a small regular file, without following a link.
-fn read(path: &Path) -> Result<Vec<u8>, String> {
-    let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(flags.bits())
-        .open(path);
-    let file = file.map_err(|error| match error.raw_os_error() {
-        Some(ELOOP) => "is a link, not a file".to_owned(),
-        _ => reason(&error),
-    })?;
-    let metadata = file.metadata().map_err(|error| reason(&error))?;
-    if !metadata.is_file() {
-        return Err("is not a file".to_owned());
-    }
-    let mut text = Vec::new();
-    let read = file.take(MAX_RECORD_BYTES + 1).read_to_end(&mut text);
-    read.map_err(|error| reason(&error))?;
-    match text.len() as u64 > MAX_RECORD_BYTES {
-        true => Err(format!("has more than {MAX_RECORD_BYTES} bytes")),
-        false => Ok(text),
-    }
 }
