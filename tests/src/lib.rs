@@ -109,6 +109,24 @@ pub fn sample(name: &str) -> PathBuf {
         .join(name)
 }
 
+/// A file of the data that is too large, or too odd, to be kept in a repository.
+///
+/// # Panics
+/// It is not there: no test is left out in silence.
+pub fn data(name: &str) -> PathBuf {
+    let folder = std::env::var_os("KILN_DATA").map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data"),
+        PathBuf::from,
+    );
+    let file = folder.join(name);
+    assert!(
+        file.is_file(),
+        "the data is missing: no {}; point KILN_DATA to the folder that holds {name}",
+        file.display()
+    );
+    file
+}
+
 /// A number of a JSON document.
 pub fn number(value: &Value) -> f64 {
     value

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use kiln_tests::verdict::{Verdict, judge};
 use kiln_tests::walk::{all_right, cores, in_parallel};
-use kiln_tests::{Bench, glb, words};
+use kiln_tests::{Bench, data, glb, words};
 use nix::sys::resource::{UsageWho, getrusage};
 use serde::Deserialize;
 use serde_json::Value;
@@ -42,17 +42,8 @@ enum Expect {
 
 /// The corpus, which is too odd to be kept in a repository.
 fn corpus() -> PathBuf {
-    let data = std::env::var_os("KILN_DATA").map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data"),
-        PathBuf::from,
-    );
-    let corpus = data.join("bad");
-    assert!(
-        corpus.join("manifest.json").is_file(),
-        "the corpus of bad inputs is missing: no {}/manifest.json; point KILN_DATA to the folder that holds bad/",
-        corpus.display()
-    );
-    corpus
+    let manifest = data("bad/manifest.json");
+    manifest.parent().expect("a folder").to_path_buf()
 }
 
 fn cases(corpus: &Path) -> Vec<Case> {

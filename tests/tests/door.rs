@@ -1,17 +1,17 @@
-//! The sidecar's connections: strangers who hold them, uploads as large as real ones, and clients kept apart.
+//! The sidecar's connections: strangers who hold them, and clients kept apart.
 
 use std::fs;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::process::Command;
 
 use kiln_tests::fault::Plan;
 use kiln_tests::sidecar::{Answer, Sidecar, by_path, sha256, tcp_flags};
-use kiln_tests::{Bench, read_json};
+use kiln_tests::{Bench, DEADLINE};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::geteuid;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 /// This process holds the other end of each connection.
 fn many_descriptors() {
@@ -89,134 +89,6 @@ fn bodies_that_never_come_keep_nobody_out() {
     assert_eq!(sidecar.get("/livez").status, 200);
     assert_eq!(sidecar.get("/v1/jobs").status, 200);
     drop(crowd);
-}
-
-/// Parts as `curl -F` sends them.
-#[derive(Default)]
-struct Form(Vec<u8>);
-
-impl Form {
-    fn part(mut self, name: &str, file: Option<&str>, bytes: &[u8]) -> Self {
-        let file = file.map_or(String::new(), |file| format!("; filename=\"{file}\""));
-        let head = format!("--XX\r\ncontent-disposition: form-data; name=\"{name}\"{file}\r\n\r\n");
-        self.0.extend(head.as_bytes());
-        self.0.extend(bytes);
-        self.0.extend(b"\r\n");
-        self
-    }
-
-    fn send(mut self, sidecar: &Sidecar, key: &str) -> Answer {
-        self.0.extend(b"--XX--\r\n");
-        let headers = [
-            ("content-type", "multipart/form-data; boundary=XX"),
-            ("idempotency-key", key),
-        ];
-        sidecar.send("POST", "/v1/jobs", &headers, &self.0)
-    }
-}
-
-#[test]
-fn a_form_as_large_as_a_real_one_is_the_same_job_as_its_files() {
-    let bench = Bench::sphere();
-    // More than any default bound of a body, and names as NeRF's own transforms.json have them.
-    let mut transforms = read_json(&bench.path("transforms.json"));
-    let frames = transforms["frames"].as_array_mut().expect("frames");
-    fs::create_dir(bench.path("train")).expect("room");
-    for (number, frame) in frames.iter_mut().enumerate() {
-        frame["file_path"] = format!("./train/{number}").into();
-        let name = format!("{number}.png");
-        fs::rename(bench.path(&name), bench.path("train").join(&name)).expect("there");
-    }
-    let count = frames.len();
-    fs::write(bench.path("transforms.json"), transforms.to_string()).expect("room");
-    let mesh = bench.bytes("mesh.obj").expect("there");
-    let mesh = [mesh, vec![b'#'; 9 << 20]].concat();
-    fs::write(bench.path("mesh.obj"), &mesh).expect("room");
-    let sidecar = Sidecar::start(&bench, &[]);
-    let options = json!({"quality": "draft", "texture_size": 256, "device": "cpu"});
-    let mut form = Form::default()
-        .part("spec", None, options.to_string().as_bytes())
-        .part("mesh", Some("mesh.obj"), &mesh)
-        .part(
-            "views",
-            Some("./transforms.json"),
-            transforms.to_string().as_bytes(),
-        );
-    for number in 0..count {
-        let picture = fs::read(bench.path(&format!("train/{number}.png"))).expect("there");
-        form = form.part("file", Some(&format!("./train/{number}.png")), &picture);
-    }
-    let sent = sidecar.finished(&form.send(&sidecar, "form").id());
-    assert_eq!(sent["state"], "succeeded", "{sent:#}");
-    let mut spec = options;
-    spec["mesh"] = json!({"path": bench.path("mesh.obj")});
-    spec["views"] = json!({"path": bench.path("transforms.json")});
-    let own = sidecar.finished(&sidecar.submit("paths", &spec).id());
-    assert_eq!(own["state"], "succeeded", "{own:#}");
-    assert_eq!(
-        sent["artifacts"][0]["sha256"], own["artifacts"][0]["sha256"],
-        "the same bytes"
-    );
-}
-
-#[test]
-fn a_form_beyond_a_bound_is_told_which_and_a_name_is_given_once() {
-    let bench = Bench::new(&Plan::healthy());
-    let sidecar = Sidecar::start(&bench, &["--queue-bytes", "16M"]);
-    let form = || {
-        Form::default()
-            .part("mesh", Some("mesh.glb"), b"a mesh")
-            .part("views", Some("transforms.json"), b"{}")
-    };
-    let large = vec![7; 17 << 20];
-    let refused = form()
-        .part("file", Some("a.png"), &large)
-        .send(&sidecar, "large");
-    assert_eq!(refused.problem(), (413, "payload_too_large".to_owned()));
-    let told = refused.json();
-    assert_eq!(told["retryable"], false);
-    let detail = told["detail"].as_str().expect("text");
-    assert!(
-        detail.contains("16777216") && detail.contains("--queue-bytes"),
-        "{detail}"
-    );
-    for (name, words) in [
-        ("./mesh.glb", "\"mesh.glb\""),
-        ("../a.png", "hidden"),
-        ("a\\\\b.png", "backslash"),
-    ] {
-        let refused = form().part("file", Some(name), b"x").send(&sidecar, name);
-        assert_eq!(
-            refused.problem(),
-            (400, "invalid_request".to_owned()),
-            "{name}"
-        );
-        let told = refused.json();
-        assert!(
-            told["detail"].as_str().expect("text").contains(words),
-            "{told}"
-        );
-    }
-    let digest = sha256(b"{}");
-    let text = format!(
-        r#"{{"mesh": {{"files": {{"m.glb": "{digest}", "./m.glb": "{digest}"}}, "main": "m.glb"}}, "views": {{"path": "/t"}}}}"#
-    );
-    let headers = [
-        ("content-type", "application/json"),
-        ("idempotency-key", "twice"),
-    ];
-    let refused = sidecar.send("POST", "/v1/jobs", &headers, text.as_bytes());
-    assert_eq!(refused.problem(), (422, "invalid_spec".to_owned()));
-    assert!(
-        refused.json()["detail"]
-            .as_str()
-            .expect("text")
-            .contains("\"m.glb\"")
-    );
-    assert_eq!(
-        sidecar.finished(&form().send(&sidecar, "good").id())["state"],
-        "succeeded"
-    );
 }
 
 #[test]
