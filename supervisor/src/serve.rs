@@ -17,6 +17,8 @@ pub mod board;
 
 pub mod folder;
 
+pub mod framing;
+
 pub mod guard;
 
 pub mod inputs;
@@ -47,6 +49,7 @@ pub mod steady;
 
 mod work;
 
+use std::cell::Cell;
 use std::io::IsTerminal;
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,6 +66,7 @@ use proto::exit;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::LocalSet;
 
+use self::framing::{Doubled, Heads};
 use self::guard::Guard;
 use self::listen::{Peer, Sockets, Stream};
 use self::service::notify;
@@ -210,9 +214,15 @@ async fn converse(
     router: Router,
     watcher: hyper_util::server::graceful::Watcher,
 ) -> Result<(), hyper::Error> {
-    let io = TokioIo::new(Steady::new(stream, Arc::clone(seat)));
+    let (doubled, asked) = (Doubled::default(), Cell::new(0));
+    let heads = Heads::new(doubled.clone());
+    let io = TokioIo::new(Steady::new(stream, Arc::clone(seat), heads));
     let service = service_fn(|request: Request<Incoming>| {
         let mut request = request.map(|body| Body::new(Awaited::new(body)));
+        asked.set(asked.get() + 1);
+        if let Some(double) = doubled.mark(asked.get()) {
+            request.extensions_mut().insert(double);
+        }
         request.extensions_mut().insert(peer.clone());
         request.extensions_mut().insert(Arc::clone(seat));
         tower_service::Service::call(&mut router.clone(), request)

@@ -1,4 +1,4 @@
-//! The sidecar's connections: strangers who hold them, and clients kept apart.
+//! The sidecar's connections: strangers who hold them, requests that can be read in two ways, and clients kept apart.
 
 use std::fs;
 use std::io::{self, ErrorKind, Read, Write};
@@ -89,6 +89,117 @@ fn bodies_that_never_come_keep_nobody_out() {
     assert_eq!(sidecar.get("/livez").status, 200);
     assert_eq!(sidecar.get("/v1/jobs").status, 200);
     drop(crowd);
+}
+
+/// The statuses of the answers on a connection to which `bytes` are sent, until it is closed.
+fn statuses(mut stream: impl Read + Write, bytes: &str) -> Vec<u16> {
+    push(&mut stream, bytes.as_bytes());
+    let mut answers = Vec::new();
+    let ended = stream.read_to_end(&mut answers);
+    // What was sent behind a refused request is thrown away, and the connection with it.
+    let reset = |error: &io::Error| error.kind() == ErrorKind::ConnectionReset;
+    assert!(ended.as_ref().err().is_none_or(reset), "{ended:?}");
+    let answers = String::from_utf8_lossy(&answers);
+    let status = |line: &str| line.strip_prefix("HTTP/1.")?.get(2..5)?.parse().ok();
+    answers.lines().filter_map(status).collect()
+}
+
+/// Each request is followed by another one, which is answered only if both sides agree where it begins.
+#[test]
+fn a_request_that_can_be_read_in_two_ways_is_refused_and_ends_its_connection() {
+    let bench = Bench::new(&Plan::healthy());
+    let (token, flags) = tcp_flags(&bench);
+    let sidecar = Sidecar::start(&bench, &flags.each_ref().map(String::as_str));
+    let address = sidecar.tcp.clone().expect("it said where");
+    let get = "GET /v1/jobs HTTP/1.1\nhost: HOST\nAUTH\n";
+    let chunks = "5\nhello\n0\n\n";
+    let head = |more: &str| format!("{get}{more}\n");
+    let framed = |more: &str| format!("{get}{more}\n\n{chunks}");
+    let line = |line: &str, host: &str| format!("{line}\n{host}AUTH\n\n");
+    let of = |target: &str| line(&format!("GET {target} HTTP/1.1"), "host: HOST\n");
+    let (fine, refused, mute): (&[u16], &[u16], &[u16]) = (&[200, 200], &[400], &[]);
+    for (request, wanted) in [
+        (head(""), fine),
+        (head("content-length: 5\n") + "hello", fine),
+        (
+            head("content-length: 5\ncontent-length: 5\n") + "hello",
+            fine,
+        ),
+        (of("http://HOST/v1/jobs"), fine),
+        (line("GET /v1/jobs HTTP/1.0", "host: HOST\n"), &[200]),
+        // After chunks the connection ends, so nothing can be hidden behind them.
+        (framed("transfer-encoding: Chunked"), &[200]),
+        // Ours.
+        (
+            framed("content-length: 15\ntransfer-encoding: chunked"),
+            refused,
+        ),
+        (
+            framed("transfer-encoding: chunked\ncontent-length: 15"),
+            refused,
+        ),
+        (
+            framed("transfer-encoding: chunked\nContent-Length: none"),
+            refused,
+        ),
+        (
+            head("") + &framed("content-length: 15\ntransfer-encoding: chunked"),
+            &[200, 400],
+        ),
+        (
+            head("content-length: 5\n")
+                + "hello"
+                + &framed("transfer-encoding: chunked\ncontent-length: 5"),
+            &[200, 400],
+        ),
+        (framed("transfer-encoding: identity, chunked"), refused),
+        (framed("transfer-encoding: gzip, chunked"), refused),
+        (
+            framed("transfer-encoding: chunked\ntransfer-encoding: chunked"),
+            refused,
+        ),
+        (
+            line("GET http://evil.example/v1/jobs HTTP/1.1", "host: HOST\n"),
+            refused,
+        ),
+        (
+            line("GET http://evil@HOST/v1/jobs HTTP/1.1", "host: HOST\n"),
+            refused,
+        ),
+        (line("GET http://HOST/v1/jobs HTTP/1.0", ""), refused),
+        (line("GET /v1/jobs HTTP/1.1", ""), refused),
+        (head("host: HOST\n"), refused),
+        // hyper's.
+        (framed("transfer-encoding: chunked, identity"), refused),
+        (framed("transfer-encoding: chunked;q=1"), refused),
+        (framed("transfer-encoding : chunked"), refused),
+        (framed("x: y\n transfer-encoding: chunked"), refused),
+        (
+            line("GET /v1/jobs HTTP/1.0", "transfer-encoding: chunked\n") + chunks,
+            refused,
+        ),
+        (
+            head("content-length: 5\ncontent-length: 6\n") + "hello",
+            refused,
+        ),
+        (head("content-length: 5, 5\n") + "hello", refused),
+        (head("content-length: +5\n") + "hello", refused),
+        (head("content-length: -5\n") + "hello", refused),
+        // HTTP/2 is not spoken, so its :authority names nobody.
+        ("PRI * HTTP/2.0\n\nSM\n\n".to_owned(), mute),
+    ] {
+        let last = line("GET /livez HTTP/1.1", "host: HOST\nconnection: close\n");
+        let sent = (request.clone() + &last).replace('\n', "\r\n");
+        let sent = sent.replace("AUTH", &format!("authorization: Bearer {token}"));
+        let socket = UnixStream::connect(bench.path("run/kiln.sock")).expect("it listens");
+        socket.set_read_timeout(Some(DEADLINE)).expect("a socket");
+        let answered = statuses(socket, &sent.replace("HOST", "kiln"));
+        assert_eq!(answered, wanted, "by the Unix socket: {request}");
+        let tcp = TcpStream::connect(&address).expect("it listens");
+        tcp.set_read_timeout(Some(DEADLINE)).expect("a socket");
+        let answered = statuses(tcp, &sent.replace("HOST", &address));
+        assert_eq!(answered, wanted, "by TCP: {request}");
+    }
 }
 
 #[test]

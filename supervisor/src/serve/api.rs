@@ -46,6 +46,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post, put};
 use serde_json::Value;
 
+use super::framing;
 use super::guard::Guard;
 use super::listen::Peer;
 use super::page;
@@ -132,10 +133,12 @@ async fn check(
         .to_owned();
     // No connection comes without a peer; one that did would be nobody's.
     let peer = request.extensions().get::<Peer>().cloned();
-    let refusal = match &peer {
+    let unclear = framing::check(&request).err();
+    let last = unclear.is_some() || framing::is_last(request.headers());
+    let refusal = unclear.or_else(|| match &peer {
         None => Some(Problem::new(Code::Forbidden, "nobody knows who asks")),
         Some(peer) => guard.check(peer, &request).err(),
-    };
+    });
     let known = refusal.is_none() && !guard.is_open(&request);
     let other = guard.sites.other(request.headers());
     let preflight = guard.sites.is_preflight(&request);
@@ -149,7 +152,7 @@ async fn check(
     };
     guard.sites.allow(other, response.headers_mut());
     // Who shows no token has one answer a connection: a row of requests at once costs more to answer than to send.
-    if !known && matches!(peer, Some(Peer::Tcp(_))) {
+    if last || (!known && matches!(peer, Some(Peer::Tcp(_)))) {
         let close = HeaderValue::from_static("close");
         response.headers_mut().insert(header::CONNECTION, close);
     }

@@ -15,6 +15,7 @@ use http_body::{Body, Frame, SizeHint};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
+use super::framing::Heads;
 use super::slots::Seat;
 
 /// Time for the peer to take the next byte of an answer.
@@ -29,17 +30,19 @@ const BYTES_A_SECOND: u64 = 4096;
 pub struct Steady<S> {
     stream: S,
     seat: Arc<Seat>,
+    heads: Heads,
     patience: Duration,
     /// Runs while bytes wait to be taken.
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> Steady<S> {
-    /// Wraps a stream that has this seat.
-    pub fn new(stream: S, seat: Arc<Seat>) -> Self {
+    /// Wraps a stream that has this seat, and of whose bytes `heads` is told.
+    pub fn new(stream: S, seat: Arc<Seat>, heads: Heads) -> Self {
         Self {
             stream,
             seat,
+            heads,
             patience: UNTAKEN,
             stalled: None,
         }
@@ -71,8 +74,10 @@ impl<S: AsyncRead + Unpin> AsyncRead for Steady<S> {
     ) -> Poll<io::Result<()>> {
         let before = bytes.filled().len();
         let outcome = Pin::new(&mut self.stream).poll_read(context, bytes);
-        if bytes.filled().len() > before {
+        let come = &bytes.filled()[before..];
+        if !come.is_empty() {
             self.seat.moved();
+            self.heads.read(come);
         }
         outcome
     }
@@ -203,7 +208,7 @@ mod tests {
         let seat = Arc::new(Slots::new().take(Sitter::Owner));
         Steady {
             patience,
-            ..Steady::new(stream, seat)
+            ..Steady::new(stream, seat, Heads::default())
         }
     }
 
