@@ -10,7 +10,7 @@ usage() {
 ./run.sh doctor          what this machine can bake with, and what is missing
 ./run.sh test            every test
 ./run.sh bench [FOLDER]  the table of quality, time and memory, for the sets here or those in FOLDER
-./run.sh bench --gpu     what a bake takes on this GPU, by views, sizes, triangles and memory: table, JSON and curves
+./run.sh bench --gpu     what a bake takes on this GPU, by views, sizes, triangles and memory: table and JSON
 ./run.sh torture ARGS…   faults into the real programs: --seed S --faults N (default 2000)
 ./run.sh load ARGS…      the sidecar under load, and killed: what it takes, and what it keeps
 ./run.sh fuzz [SECONDS]  every fuzz target for so long (60), two at a time; what crashes one is kept in tests/fuzz/artifacts

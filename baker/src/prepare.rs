@@ -338,7 +338,7 @@ fn lay_out(
     });
     let wanted = Wanted {
         texture_size: texture.map_or(job.texture_size, |choice| job.pages.atlas(choice.size)),
-        pages: job.pages,
+        pages: unwrap::Pages::new(job.pages.side()),
         views: resolved.is_known().then_some(&resolved.shown),
     };
     let unwrapped = clock.time(Phase::Unwrap, || make_atlas(surface, job, wanted, progress))?;
@@ -382,10 +382,8 @@ fn make_atlas(
 
 #[cfg(test)]
 mod tests {
-    use proto::job::{Frame, Quality, Simplify};
+    use proto::job::Simplify;
     use proto::message::UnwrapMethod;
-    use proto::pages::Pages;
-    use proto::splats::SplatOptions;
 
     use super::*;
     use crate::worker::progress::Silent;
@@ -419,24 +417,10 @@ mod tests {
     fn job() -> PrepareJob {
         PrepareJob {
             mesh_file: "a.obj".to_owned(),
-            original_file: None,
-            views_file: String::new(),
             texture_size: 256,
-            pages: Pages::ONE,
-            texture_auto: false,
-            surface: false,
-            splats: SplatOptions::default(),
-            frame: Frame::Auto,
-            repair: Repair::default(),
-            simplify: Simplify::Keep,
-            keep_uvs: false,
-            uv_set: None,
-            holdout: 0,
-            seed: 0,
-            quality: Quality::Standard,
             unwrap_deadline_ms: 60_000,
             layers: true,
-            overview: false,
+            ..PrepareJob::default()
         }
     }
 

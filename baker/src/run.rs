@@ -22,7 +22,6 @@ use crate::{bake, compare, encode, prepare};
 static SESSION: OnceLock<Session> = OnceLock::new();
 
 /// Runs the role that the command line names. Returns 0 after `Done`, otherwise the exit code of the failure.
-#[must_use]
 pub fn run() -> ExitCode {
     // Logs JSON lines to standard error. The supervisor parses them and adds job, role and pid.
     let filter = EnvFilter::try_from_env("KILN_LOG")

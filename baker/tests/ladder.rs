@@ -14,12 +14,8 @@ use baker::worker::session::Session;
 use baker::{bake, encode, prepare};
 use proto::blob::Blob;
 use proto::channel::Channel;
-use proto::job::{
-    BakeJob, Blend, Device, EncodeJob, Frame, Memory, PrepareJob, Product, Quality, Refine, Repair,
-    Simplify, WarmJob,
-};
+use proto::job::{BakeJob, Device, EncodeJob, Memory, PrepareJob, Product, Quality, WarmJob};
 use proto::message::{BakeSummary, EncodeSummary, Failure, FromChild, Refusal, Table, ToChild};
-use proto::pages::Pages;
 use proto::table::{Mesh, ViewHeader};
 use serde_json::Value;
 
@@ -104,24 +100,12 @@ fn fd(of: impl AsFd) -> OwnedFd {
 fn prepared() -> Tables {
     let job = PrepareJob {
         mesh_file: "mesh_nouv.glb".to_owned(),
-        original_file: None,
         views_file: "transforms.json".to_owned(),
         texture_size: TEXTURE,
-        pages: Pages::ONE,
-        texture_auto: false,
-        surface: false,
-        splats: proto::splats::SplatOptions::default(),
-        frame: Frame::Auto,
-        repair: Repair::default(),
-        simplify: Simplify::Keep,
-        keep_uvs: false,
-        uv_set: None,
         holdout: 3,
-        seed: 0,
-        quality: Quality::Standard,
         unwrap_deadline_ms: 60_000,
         layers: true,
-        overview: false,
+        ..PrepareJob::default()
     };
     role(None, &[], |session| prepare::run(session, &job)).1
 }
@@ -141,22 +125,14 @@ fn views(tables: &Tables, holdout: bool) -> Vec<&Blob> {
 fn baked(tables: &Tables, product: Product, memory: Memory) -> (BakeSummary, Tables) {
     let wanted = WarmJob {
         device: Device::Cpu,
-        avoid: Vec::new(),
-        nth: 0,
         quality: Quality::Draft,
-        blend: Blend::Linear,
+        ..WarmJob::default()
     };
     let job = BakeJob {
         product,
         memory,
-        texture_size: None,
         maps: true,
-        detail: proto::job::Detail::Off,
-        refine: Refine::Auto,
-        vram_budget: None,
-        gpu_times: false,
-        rejected: false,
-        dry_run: None,
+        ..BakeJob::default()
     };
     let warm = Warm::up(&wanted, &Silent).expect("the processor opens");
     let mesh = Some(&tables[&Table::Mesh]);
@@ -168,14 +144,9 @@ fn baked(tables: &Tables, product: Product, memory: Memory) -> (BakeSummary, Tab
 fn encoded(tables: &Tables, product: Product, baked: &Blob) -> (EncodeSummary, Tables) {
     let job = EncodeJob {
         product,
-        blend: Blend::Linear,
         preview: true,
-        html: false,
-        view_names: Vec::new(),
         maps: true,
-        has_refined: false,
-        form: proto::job::Form::default(),
-        layers: Vec::new(),
+        ..EncodeJob::default()
     };
     let mut views = views(tables, true);
     views.extend(self::views(tables, false).into_iter().take(2));

@@ -22,13 +22,11 @@ use nix::time::ClockId;
 use proto::blob::Blob;
 use proto::channel::Channel;
 use proto::job::{
-    BakeJob, Blend, CompareJob, Detail, Device, EncodeJob, Form, Frame, Memory, PrepareJob,
-    Product, Quality, Refine, Repair, Simplify, Up, WarmJob,
+    BakeJob, Blend, CompareJob, Detail, Device, EncodeJob, Memory, PrepareJob, Quality, Repair,
+    Simplify, Up, WarmJob,
 };
 use proto::message::{Code, FromChild, Refusal, Table, ToChild};
-use proto::pages::Pages;
 use proto::recorder::{RECORDER_BYTES, Recorder, read_state};
-use proto::splats::SplatOptions;
 use serde_json::json;
 
 /// On one processor, between two units: a quarter of the silence that the supervisor allows where nothing is announced.
@@ -195,14 +193,8 @@ fn job(case: &Case) -> PrepareJob {
     };
     PrepareJob {
         mesh_file: "mesh.obj".to_owned(),
-        original_file: None,
         views_file: "transforms.json".to_owned(),
         texture_size: case.texture_size,
-        pages: Pages::ONE,
-        texture_auto: false,
-        surface: false,
-        splats: SplatOptions::default(),
-        frame: Frame::Auto,
         repair: if case.mended {
             mending
         } else {
@@ -212,14 +204,11 @@ fn job(case: &Case) -> PrepareJob {
             true => Simplify::RemoveShare(0.5),
             false => Simplify::Keep,
         },
-        keep_uvs: false,
-        uv_set: None,
         holdout: 1,
-        seed: 0,
         quality: case.quality,
         unwrap_deadline_ms: 60_000,
         layers: true,
-        overview: false,
+        ..PrepareJob::default()
     }
 }
 
@@ -242,22 +231,14 @@ fn walk(case: &Case) {
         .collect();
     let wanted = WarmJob {
         device: Device::Cpu,
-        avoid: Vec::new(),
-        nth: 0,
         quality,
-        blend: Blend::Linear,
+        ..WarmJob::default()
     };
     let job = BakeJob {
-        product: Product::Texture,
         memory: Memory::Small,
-        texture_size: None,
         maps: true,
         detail: case.detail(),
-        refine: Refine::Auto,
-        vram_budget: None,
-        gpu_times: false,
-        rejected: false,
-        dry_run: None,
+        ..BakeJob::default()
     };
     let warm = Warm::up(&wanted, &Silent).expect("the processor opens");
     let mesh = &tables[&Table::Mesh];
@@ -266,15 +247,9 @@ fn walk(case: &Case) {
         bake::run(session, warm, &job, surface).expect("it is baked");
     });
     let job = EncodeJob {
-        product: Product::Texture,
-        blend: Blend::Linear,
         preview: true,
-        html: false,
-        view_names: Vec::new(),
         maps: true,
-        has_refined: false,
-        form: Form::default(),
-        layers: Vec::new(),
+        ..EncodeJob::default()
     };
     let fds = vec![fd(mesh), fd(&baked[&Table::Texture])];
     let encoded = role(folder, None, &views[..2], |session| {

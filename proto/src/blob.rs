@@ -50,7 +50,6 @@ fn os(what: &'static str) -> impl FnOnce(nix::Error) -> BlobError {
 }
 
 /// The digest of a file's bytes.
-#[must_use]
 pub fn sha256(bytes: &[u8]) -> Sha256 {
     sha2::Sha256::digest(bytes).into()
 }
@@ -99,30 +98,25 @@ impl Blob {
     }
 
     /// Size in bytes.
-    #[must_use]
     pub fn len(&self) -> u64 {
         self.bytes
     }
 
     /// Always false: a blob has at least one byte.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         false
     }
 
     /// For reads at offsets, also while a child is writing.
-    #[must_use]
     pub fn file(&self) -> &File {
         &self.file
     }
 
     /// Reads from the start.
-    #[must_use]
     pub fn reader(&self) -> BlobReader<'_> {
         BlobReader {
             file: &self.file,
             offset: 0,
-            bytes: self.bytes,
         }
     }
 }
@@ -181,29 +175,24 @@ impl BlobFile {
     }
 
     /// Size in bytes.
-    #[must_use]
     pub fn len(&self) -> u64 {
         self.bytes
     }
 
     /// Always false: a blob has at least one byte.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         false
     }
 
     /// Reads from the start.
-    #[must_use]
     pub fn reader(&self) -> BlobReader<'_> {
         BlobReader {
             file: &self.file,
             offset: 0,
-            bytes: self.bytes,
         }
     }
 
     /// Writes from the start.
-    #[must_use]
     pub fn writer(&self) -> BlobWriter<'_> {
         BlobWriter {
             file: &self.file,
@@ -217,15 +206,6 @@ impl BlobFile {
 pub struct BlobReader<'a> {
     file: &'a File,
     offset: u64,
-    bytes: u64,
-}
-
-impl BlobReader<'_> {
-    /// Bytes not read yet.
-    #[must_use]
-    pub fn remaining(&self) -> u64 {
-        self.bytes.saturating_sub(self.offset)
-    }
 }
 
 impl Read for BlobReader<'_> {

@@ -77,13 +77,11 @@ impl Channel {
     }
 
     /// Takes an inherited descriptor, a child's fd 0. If it is not a socket, the first send fails.
-    #[must_use]
     pub fn from_fd(socket: OwnedFd) -> Self {
         Self { socket }
     }
 
     /// Gives the descriptor away, for a child's standard input.
-    #[must_use]
     pub fn into_fd(self) -> OwnedFd {
         self.socket
     }

@@ -44,7 +44,6 @@ pub fn now(code: u8) -> ! {
 }
 
 /// The exit code of a terminal failure.
-#[must_use]
 pub fn of(code: Code) -> u8 {
     match code {
         Code::InvalidSpec => USAGE,

@@ -65,7 +65,6 @@ pub enum Memory {
 impl Memory {
     /// Bytes of views that a bake may hold before it knows all of them. If there are more, it takes the first ones in
     /// earlier.
-    #[must_use]
     pub fn held_view_bytes(self) -> u64 {
         match self {
             Self::Full => 512 << 20,
@@ -126,7 +125,6 @@ pub enum TextureFormat {
 
 impl TextureFormat {
     /// File name extension.
-    #[must_use]
     pub fn ending(self) -> &'static str {
         match self {
             Self::Png => "png",
@@ -137,19 +135,16 @@ impl TextureFormat {
     }
 
     /// Whether it has a quality setting of 1 to 100.
-    #[must_use]
     pub fn has_quality(self) -> bool {
         matches!(self, Self::Jpeg | Self::WebpLossy | Self::Ktx2Etc1s)
     }
 
     /// Whether only a GLB can hold it: readers of PLY and OBJ do not know the format.
-    #[must_use]
     pub fn needs_gltf(self) -> bool {
         matches!(self, Self::Ktx2Etc1s | Self::Ktx2Uastc)
     }
 
     /// MIME type, as in glTF.
-    #[must_use]
     pub fn mime_type(self) -> &'static str {
         match self {
             Self::Png => "image/png",
@@ -217,7 +212,6 @@ pub struct Form {
 
 impl Form {
     /// File name of a page's texture beside a PLY or OBJ; several pages are named as UDIM tiles.
-    #[must_use]
     pub fn picture(&self, page: u32) -> String {
         let (stem, ending) = (&self.stem, self.texture.ending());
         match self.pages {
@@ -227,7 +221,6 @@ impl Form {
     }
 
     /// File name of the material beside an OBJ.
-    #[must_use]
     pub fn material(&self) -> String {
         format!("{}.mtl", self.stem)
     }
@@ -278,7 +271,6 @@ pub enum Up {
 
 impl Up {
     /// A direction or a point of the files, as it is in the result.
-    #[must_use]
     pub fn turned<T: Copy + Neg<Output = T>>(self, [x, y, z]: [T; 3]) -> [T; 3] {
         match self {
             Self::Y => [x, y, z],
@@ -288,7 +280,6 @@ impl Up {
     }
 
     /// One of the result, as it is in the files.
-    #[must_use]
     pub fn back<T: Copy + Neg<Output = T>>(self, [x, y, z]: [T; 3]) -> [T; 3] {
         match self {
             Self::Z => [x, -z, y],
@@ -350,7 +341,7 @@ impl Default for Repair {
 }
 
 /// The job of the prepare role: turns files into flat tables.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PrepareJob {
     /// Name of the mesh file beneath [`crate::message::Root::Mesh`].
     pub mesh_file: String,
@@ -429,7 +420,6 @@ pub enum Detail {
 
 impl Detail {
     /// The layers.
-    #[must_use]
     pub fn layers(self) -> LayerSet {
         let layers: &[Layer] = match self {
             Self::Off => &[],
@@ -443,7 +433,7 @@ impl Detail {
 
 /// The job of the bake role, after its [`WarmJob`]: turns flat tables into a texture. Fds: the surface that the views
 /// show, and the splats that they are to be drawn of, if they come without pixels. The mesh with its atlas follows ([`crate::message::ToChild::Mesh`]), perhaps after some of the views.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BakeJob {
     /// What to make.
     pub product: Product,
@@ -471,7 +461,7 @@ pub struct BakeJob {
 /// The job of the encode role: turns the bake's product and the mesh into files. Fds, in this order: mesh, product,
 /// [`crate::table::Refined`] if `has_refined`, layers, and the splats that views are to be drawn of, if they come without
 /// pixels.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct EncodeJob {
     /// What the second fd holds.
     pub product: Product,

@@ -42,13 +42,11 @@ impl From<Label> for String {
 
 impl Label {
     /// A name of 128 bytes at most.
-    #[must_use]
     pub fn name(text: &str) -> Self {
         Self::within(text, NAME_BYTES)
     }
 
     /// A copyright, a licence or the like.
-    #[must_use]
     pub fn credit(text: &str) -> Self {
         Self::within(text, CREDIT_BYTES)
     }
@@ -64,20 +62,17 @@ impl Label {
     }
 
     /// The line.
-    #[must_use]
     pub fn text(&self) -> &str {
         &self.0
     }
 
     /// The line, if there is one.
-    #[must_use]
     pub fn given(&self) -> Option<&str> {
         Some(self.text()).filter(|text| !text.is_empty())
     }
 }
 
 /// Labels whose packets stay small: names of 128 bytes at most, else the file names in them alone, else none.
-#[must_use]
 pub fn short_list(names: &[String]) -> Vec<Label> {
     let within = |of: fn(&str) -> &str| {
         let labels: Vec<Label> = names.iter().map(|name| Label::name(of(name))).collect();
@@ -119,19 +114,16 @@ pub struct Labels {
 
 impl Labels {
     /// Name of the result's node.
-    #[must_use]
     pub fn node_name(&self) -> &str {
         self.node.given().unwrap_or(UNNAMED)
     }
 
     /// Name of the result's mesh: that of the node where it has none.
-    #[must_use]
     pub fn mesh_name(&self) -> &str {
         self.mesh.given().unwrap_or_else(|| self.node_name())
     }
 
     /// Name of the result's material: that of the node where it has none. Pictures are named by it.
-    #[must_use]
     pub fn material_name(&self) -> &str {
         self.material.given().unwrap_or_else(|| self.node_name())
     }

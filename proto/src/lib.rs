@@ -30,6 +30,9 @@
 
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
+#[macro_use]
+mod worded;
+
 mod list;
 
 pub mod limits;

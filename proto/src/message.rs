@@ -1,4 +1,5 @@
-//! The packets, one enum for each direction. Field order and variant order are the wire format: `tests/golden.rs` pins their bytes.
+//! The packets, one enum for each direction. Field order and variant order are the wire format: both ends are of one build
+//! ([`crate::BUILD_ID`]), so it may change with each.
 
 use std::io;
 
@@ -62,7 +63,6 @@ pub enum Table {
 
 impl Table {
     /// Whether its bytes are a finished file, which its maker reads back once it is sealed: [`FromChild::Verified`].
-    #[must_use]
     pub fn is_file(self) -> bool {
         match self {
             Self::Glb
@@ -306,7 +306,6 @@ pub enum Refusal {
 
 impl Refusal {
     /// The code under which a user is told.
-    #[must_use]
     pub fn code(&self) -> Code {
         match self {
             Self::EmptyName | Self::NulInName => Code::InvalidAsset,
@@ -336,88 +335,59 @@ pub enum NotAFile {
     Device,
 }
 
-/// The closed list of causes. The wire, the report and the exit code use the same words.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Code {
-    /// The options contradict each other or leave their range.
-    InvalidSpec,
-    /// A mesh, a picture or the camera file is not what it says it is, or names a file that cannot be had.
-    InvalidAsset,
-    /// A file that the user named is not there. One that the input names is [`Self::InvalidAsset`].
-    MissingInput,
-    /// A bound of [`crate::limits`].
-    LimitExceeded,
-    /// Valid, but not something that Kiln does.
-    UnsupportedFeature,
-    /// The host's memory.
-    OutOfHostMemory,
-    /// The adapter's memory.
-    OutOfDeviceMemory,
-    /// The adapter went away.
-    GpuDeviceLost,
-    /// The driver refused a pipeline.
-    ShaderRejected,
-    /// The adapter answered, but not with all of the work.
-    IncompleteOutput,
-    /// No adapter fits `--device`.
-    NoAdapter,
-    /// The process ended without an answer.
-    WorkerCrashed,
-    /// The process lived and did nothing.
-    WorkerStalled,
-    /// The job's time ran out.
-    DeadlineExceeded,
-    /// The process could not be started.
-    SpawnFailed,
-    /// The process spoke out of turn.
-    ProtocolViolation,
-    /// The result cannot be created where it is wanted.
-    OutputError,
-    /// The caller ended the job.
-    Cancelled,
-    /// A bug of ours.
-    Internal,
-    /// `kiln` and `kiln-baker` come from different builds.
-    BinaryMismatch,
-    /// The adapter took work and never came back from it.
-    GpuHang,
-    /// The process tried what its sandbox forbids.
-    SandboxViolation,
-    /// The sandbox cannot be had on this system.
-    SandboxUnavailable,
-    /// Reading or writing a file failed, and not for its name: the disk is full, broken or gone.
-    IoError,
-}
-
-impl Code {
-    /// Every cause, in the order of the wire.
-    pub const ALL: [Self; 24] = [
-        Self::InvalidSpec,
-        Self::InvalidAsset,
-        Self::MissingInput,
-        Self::LimitExceeded,
-        Self::UnsupportedFeature,
-        Self::OutOfHostMemory,
-        Self::OutOfDeviceMemory,
-        Self::GpuDeviceLost,
-        Self::ShaderRejected,
-        Self::IncompleteOutput,
-        Self::NoAdapter,
-        Self::WorkerCrashed,
-        Self::WorkerStalled,
-        Self::DeadlineExceeded,
-        Self::SpawnFailed,
-        Self::ProtocolViolation,
-        Self::OutputError,
-        Self::Cancelled,
-        Self::Internal,
-        Self::BinaryMismatch,
-        Self::GpuHang,
-        Self::SandboxViolation,
-        Self::SandboxUnavailable,
-        Self::IoError,
-    ];
+worded! {
+    /// The closed list of causes. The wire, the report and the exit code use the same words.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+    pub enum Code {
+        /// The options contradict each other or leave their range.
+        InvalidSpec = "invalid_spec",
+        /// A mesh, a picture or the camera file is not what it says it is, or names a file that cannot be had.
+        InvalidAsset = "invalid_asset",
+        /// A file that the user named is not there. One that the input names is [`Self::InvalidAsset`].
+        MissingInput = "missing_input",
+        /// A bound of [`crate::limits`].
+        LimitExceeded = "limit_exceeded",
+        /// Valid, but not something that Kiln does.
+        UnsupportedFeature = "unsupported_feature",
+        /// The host's memory.
+        OutOfHostMemory = "out_of_host_memory",
+        /// The adapter's memory.
+        OutOfDeviceMemory = "out_of_device_memory",
+        /// The adapter went away.
+        GpuDeviceLost = "gpu_device_lost",
+        /// The driver refused a pipeline.
+        ShaderRejected = "shader_rejected",
+        /// The adapter answered, but not with all of the work.
+        IncompleteOutput = "incomplete_output",
+        /// No adapter fits `--device`.
+        NoAdapter = "no_adapter",
+        /// The process ended without an answer.
+        WorkerCrashed = "worker_crashed",
+        /// The process lived and did nothing.
+        WorkerStalled = "worker_stalled",
+        /// The job's time ran out.
+        DeadlineExceeded = "deadline_exceeded",
+        /// The process could not be started.
+        SpawnFailed = "spawn_failed",
+        /// The process spoke out of turn.
+        ProtocolViolation = "protocol_violation",
+        /// The result cannot be created where it is wanted.
+        OutputError = "output_error",
+        /// The caller ended the job.
+        Cancelled = "cancelled",
+        /// A bug of ours.
+        Internal = "internal",
+        /// `kiln` and `kiln-baker` come from different builds.
+        BinaryMismatch = "binary_mismatch",
+        /// The adapter took work and never came back from it.
+        GpuHang = "gpu_hang",
+        /// The process tried what its sandbox forbids.
+        SandboxViolation = "sandbox_violation",
+        /// The sandbox cannot be had on this system.
+        SandboxUnavailable = "sandbox_unavailable",
+        /// Reading or writing a file failed, and not for its name: the disk is full, broken or gone.
+        IoError = "io_error",
+    }
 }
 
 /// A failure as its process names it.

@@ -55,37 +55,31 @@ impl Pages {
     pub const MOST: u32 = MAX_SIDE.pow(2);
 
     /// Pages along an edge of the atlas.
-    #[must_use]
     pub const fn side(self) -> u32 {
         self.side
     }
 
     /// Pages in all.
-    #[must_use]
     pub const fn count(self) -> u32 {
         self.side.saturating_mul(self.side)
     }
 
     /// Edge of the atlas whose pages have `page` texels along an edge.
-    #[must_use]
     pub const fn atlas(self, page: u32) -> u32 {
         page.saturating_mul(self.side)
     }
 
     /// Edge of a page of an atlas with `atlas` texels along an edge.
-    #[must_use]
     pub fn page(self, atlas: u32) -> u32 {
         atlas.checked_div(self.side).unwrap_or(atlas)
     }
 
     /// Edge of the largest page whose atlas is within bounds; a multiple of four, like every edge.
-    #[must_use]
     pub fn largest(self) -> u32 {
         self.page(MAX_TEXTURE_SIZE) & !3
     }
 
     /// Whether an atlas may have this edge: its pages must be within bounds and multiples of four.
-    #[must_use]
     pub fn fit(self, atlas: u32) -> bool {
         let page = self.page(atlas);
         self.atlas(page) == atlas
@@ -94,14 +88,12 @@ impl Pages {
     }
 
     /// Column and row of a page.
-    #[must_use]
     pub fn place(self, number: u32) -> [u32; 2] {
         let row = number.checked_div(self.side).unwrap_or_default();
         [number.checked_rem(self.side).unwrap_or_default(), row]
     }
 
     /// The page at texture coordinates `uv` of the atlas, in 0-1.
-    #[must_use]
     pub fn at(self, uv: [f32; 2]) -> u32 {
         let last = self.side.saturating_sub(1);
         // Outside the atlas, or at NaN, it is the nearest page: the cast saturates.
@@ -110,7 +102,6 @@ impl Pages {
     }
 
     /// The number of a page as a UDIM tile: 1001 + column + 10 · row.
-    #[must_use]
     pub fn udim(self, number: u32) -> u32 {
         let [column, row] = self.place(number);
         row.saturating_mul(10)

@@ -7,7 +7,6 @@ use nix::libc::{ELOOP, ENODEV, ENXIO};
 
 /// Whether the file is missing, is not a file, or may not be accessed. Otherwise the disk is full or broken, its server
 /// does not answer, or this process is short of something.
-#[must_use]
 pub fn is_wrong(error: &Error) -> bool {
     let kind = matches!(
         error.kind(),

@@ -54,7 +54,6 @@ pub enum BufferGroup {
 
 impl BufferGroup {
     /// Name for people.
-    #[must_use]
     pub fn describe(self) -> &'static str {
         match self {
             Self::Texture => "planes of the texture",
@@ -101,7 +100,7 @@ pub struct PhaseSeconds {
 }
 
 /// Result of a dry run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BakePlan {
     /// The adapter that would bake.
     pub adapter: AdapterInfo,

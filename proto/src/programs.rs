@@ -29,7 +29,6 @@ pub const SPLATTING: &str = "cameras.json";
 const LIST: &str = "list.txt";
 
 /// The program whose cameras a file of this name may hold.
-#[must_use]
 pub fn of_name(name: &str) -> Option<Program> {
     let file = name.rsplit('/').next().unwrap_or(name);
     if file == SPLATTING {
@@ -43,7 +42,6 @@ pub fn of_name(name: &str) -> Option<Program> {
 }
 
 /// The list of pictures that belongs to a file of Bundler: beside it, or beside its folder `bundle`, as Bundler leaves them.
-#[must_use]
 pub fn list_of(name: &str) -> Option<String> {
     let is_bundle = of_name(name) == Some(Program::Bundler);
     let folder = name.rsplit_once('/').map_or("", |(folder, _)| folder);

@@ -88,7 +88,6 @@ impl Default for State {
 
 impl State {
     /// The current phase.
-    #[must_use]
     pub fn phase(&self) -> Phase {
         Phase::from_number(self.phase).unwrap_or(Phase::Start)
     }
@@ -99,7 +98,6 @@ impl State {
     }
 
     /// The work under way within the phase: a GPU pass, a file, a chart. Untrusted text.
-    #[must_use]
     pub fn label(&self) -> String {
         let bytes = self.label.get(..self.label_bytes as usize);
         String::from_utf8_lossy(bytes.unwrap_or_default()).into_owned()
@@ -166,7 +164,6 @@ pub struct Recorder {
 
 impl Recorder {
     /// Takes the descriptor that the supervisor handed down.
-    #[must_use]
     pub fn new(memory: OwnedFd) -> Self {
         Self {
             file: File::from(memory),

@@ -12,30 +12,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::role::Role;
 
-/// How much of its role's sandbox a process has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Level {
-    /// None, on request.
-    Off,
-    /// At least one guarantee is kept by no layer.
-    Partial,
-    /// Every guarantee is kept once data arrives; until then, no layer limits which files a driver opens.
-    NoLandlock,
-    /// Every guarantee of the role is kept.
-    Full,
-}
-
-impl Level {
-    /// The name in logs and in the report.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Off => "off",
-            Self::Partial => "partial",
-            Self::NoLandlock => "no_landlock",
-            Self::Full => "full",
-        }
+worded! {
+    /// How much of its role's sandbox a process has.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+    pub enum Level {
+        /// None, on request.
+        Off = "off",
+        /// At least one guarantee is kept by no layer.
+        Partial = "partial",
+        /// Every guarantee is kept once data arrives; until then, no layer limits which files a driver opens.
+        NoLandlock = "no_landlock",
+        /// Every guarantee of the role is kept.
+        Full = "full",
     }
 }
 
@@ -66,7 +54,6 @@ pub struct Sandbox {
 
 impl Sandbox {
     /// No sandbox, on request.
-    #[must_use]
     pub fn off() -> Self {
         Self {
             level: Level::Off,
@@ -81,7 +68,6 @@ impl Sandbox {
 /// Least number of system call filters of a process of this role and stage. Prepare and encode have four: kill, refuse
 /// with `ENOSYS`, refuse with `EACCES`, and allow. Bake has the first three and the one against foreign numbers, and
 /// two more once it is sealed.
-#[must_use]
 pub fn filters(role: Role, stage: Stage) -> u8 {
     match (role, stage) {
         (Role::Prepare | Role::Encode, _) | (Role::Bake, Stage::Entered) => 4,
@@ -105,7 +91,6 @@ const BAKE_PREFIXES: [&str; 6] = ["VK_", "MESA", "LP_", "GALLIUM_", "__GL_", "__
 
 /// Whether a process of this role may have the environment variable `name`. The supervisor passes on no other, and a
 /// child that finds another refuses to work.
-#[must_use]
 pub fn passes(role: Role, name: &str) -> bool {
     #[cfg(feature = "failpoints")]
     if name == crate::failpoint::VARIABLE {

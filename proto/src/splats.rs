@@ -17,7 +17,6 @@ const VARIANCE: f32 = 0.3;
 const MOST_VARIANCE: f32 = 100.0;
 
 /// Whether views of this file name are splats.
-#[must_use]
 pub fn are_in(name: &str) -> bool {
     let file = name.rsplit('/').next().unwrap_or(name);
     let ending = file.rsplit_once('.').map(|(_, ending)| ending);

@@ -34,10 +34,11 @@ pub struct PhaseTime {
 }
 
 /// How the atlas was made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UnwrapMethod {
     /// The `uvunwrap` crate.
+    #[default]
     Uvunwrap,
     /// The linear-time fallback.
     Fallback,
@@ -75,7 +76,6 @@ pub enum StepFate {
 
 impl StepFate {
     /// Of a step that changed so many.
-    #[must_use]
     pub fn of(changed: u64) -> Self {
         match changed {
             0 => Self::Unchanged,
@@ -119,7 +119,7 @@ pub struct MeshStep {
 }
 
 /// Result of prepare.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PrepareSummary {
     /// Where the local origin of a mesh that lies far from its own is, in the result's coordinates (y up): a whole number,
     /// or a fraction of powers of two for a small object. All zero near the origin.
@@ -340,7 +340,6 @@ pub struct ProvenanceShares {
 impl ProvenanceShares {
     /// What a person can do about texels that the views show coarsely or not, and why; nothing where nearly all are
     /// observed. Most of what is not seen faces `unseen_side`.
-    #[must_use]
     pub fn advice(&self, unseen_side: Option<Side>) -> Vec<String> {
         let mut advice = Vec::new();
         let percent = |share: f32| (100.0 * share).round();
@@ -433,7 +432,7 @@ pub struct DetailFigures {
 }
 
 /// Result of bake.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BakeSummary {
     /// The adapter that did it.
     pub adapter: AdapterInfo,
@@ -528,7 +527,7 @@ pub struct AtlasFigures {
 }
 
 /// Result of encode.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct EncodeSummary {
     /// Size of the GLB, or of the PLY or OBJ in its place.
     pub glb_bytes: u64,
@@ -573,7 +572,7 @@ pub struct CompareScore {
 }
 
 /// One of the meshes that were compared.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CompareModel {
     /// Triangles.
     pub triangles: u64,

@@ -56,36 +56,24 @@ pub use texture::{Provenance, Texture};
 
 /// Why a table is refused.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "its messages say what the fields are")]
 pub enum TableError {
     /// Not this kind of table.
     #[error("not a {0} table")]
     Magic(&'static str),
     /// A count or size is out of bounds, or contradicts another.
     #[error("{what} is {value}, outside its bounds")]
-    Bound {
-        /// Which number.
-        what: &'static str,
-        /// Its value.
-        value: u64,
-    },
+    Bound { what: &'static str, value: u64 },
     /// A triangle refers to a vertex that does not exist.
     #[error("triangle {triangle} names vertex {vertex} of {vertices}")]
     Index {
-        /// The triangle.
         triangle: usize,
-        /// The vertex it names.
         vertex: u32,
-        /// How many there are.
         vertices: usize,
     },
     /// A number is NaN, infinite or absurdly large.
     #[error("{what} {index} is not a usable number")]
-    Number {
-        /// Which array.
-        what: &'static str,
-        /// Element of the array.
-        index: usize,
-    },
+    Number { what: &'static str, index: usize },
     /// The memory ends early or cannot be read.
     #[error("table cannot be read or written")]
     Io(#[from] io::Error),
@@ -107,9 +95,21 @@ pub struct Camera {
     pub centre: [f64; 2],
 }
 
+impl Default for Camera {
+    /// At the origin, looking along z, with one pixel per unit at depth 1.
+    fn default() -> Self {
+        Self {
+            rotation: [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
+            translation: [0.0; 3],
+            focal: [1.0; 2],
+            centre: [0.0; 2],
+        }
+    }
+}
+
 /// A picture and its camera. Prepare crops it to the part that can matter, so the principal point need not be near its
 /// middle.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct View {
     /// Its number among the job's views, in the order of `transforms.json`.
     pub index: u32,
@@ -155,7 +155,7 @@ pub struct ViewHeader {
 impl ViewHeader {
     /// Reads and checks the first 64 bytes of a view.
     ///
-    /// The first thing that is wrong with it.
+    /// # Errors
     /// The first thing that is wrong with it.
     pub fn read(input: &mut impl Read) -> Result<Self, TableError> {
         let [width, height, flags, index, left, top, layers] =
@@ -299,7 +299,6 @@ impl View {
     const UNDRAWN: u32 = 4;
 
     /// Size of the table.
-    #[must_use]
     pub fn byte_len(&self) -> u64 {
         (HEADER_BYTES + size_of::<Camera>()) as u64 + self.pixels.len() as u64 * 4
     }

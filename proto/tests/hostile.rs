@@ -9,7 +9,7 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use proto::blob::{Blob, BlobError, BlobFile};
 use proto::channel::{Channel, ChannelError};
-use proto::job::{Blend, EncodeJob};
+use proto::job::EncodeJob;
 use proto::limits::{MAX_PACKET_BYTES, MAX_PACKET_FDS};
 use proto::message::{Code, Failure, FromChild, Phase, Role, Start, Table, ToChild};
 use proto::table::{Surface, TableError};
@@ -178,14 +178,7 @@ fn descriptors_beyond_the_limit_are_refused() {
     let null = File::open("/dev/null").expect("there");
     let start = wire::encode(&ToChild::Start(Start::Encode(EncodeJob {
         product: proto::job::Product::Texture,
-        blend: Blend::Linear,
-        preview: false,
-        html: false,
-        view_names: Vec::new(),
-        maps: false,
-        has_refined: false,
-        form: proto::job::Form::default(),
-        layers: Vec::new(),
+        ..EncodeJob::default()
     })));
     let start = start.expect("fits");
     send_raw(&ours, &start, &[null.as_fd(); MAX_PACKET_FDS]);

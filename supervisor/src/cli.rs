@@ -88,7 +88,6 @@ pub enum Command {
 
 impl Command {
     /// JSON or not, and how much.
-    #[must_use]
     pub fn tone(&self) -> (bool, Voice) {
         match self {
             Self::Shown | Self::Serve(_) => (false, Voice::Normal),

@@ -69,7 +69,6 @@ pub struct JobError {
 impl JobError {
     /// A failure that no child took part in. Paths in the text may hold any bytes, so it is reduced to one printable
     /// line.
-    #[must_use]
     pub fn own(code: Code, message: impl Into<String>, hint: impl Into<String>) -> Box<Self> {
         Box::new(Self {
             code,
@@ -89,7 +88,6 @@ impl JobError {
     }
 
     /// The supervisor exited before the job was done, and leaves it to a later one.
-    #[must_use]
     pub fn unfinished() -> Box<Self> {
         let message = "not finished: kiln was told to leave";
         let mut error = Self::own(Code::Cancelled, message, "run it again");
@@ -98,19 +96,16 @@ impl JobError {
     }
 
     /// Whether this is [`Self::unfinished`].
-    #[must_use]
     pub fn is_unfinished(&self) -> bool {
         self.code == Code::Cancelled && self.class == RetryClass::Victim
     }
 
     /// The caller cancelled the job by a request, not by a signal.
-    #[must_use]
     pub fn withdrawn() -> Box<Self> {
         Self::own(Code::Cancelled, "cancelled by the caller", "")
     }
 
     /// The caller ended the job with this signal.
-    #[must_use]
     pub fn cancelled(signal: nix::sys::signal::Signal) -> Box<Self> {
         let mut error = Self::own(Code::Cancelled, format!("ended by {}", signal.as_str()), "");
         error.signal = Some(signal.as_str().to_owned());

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 /// The folder that the environment variable names by an absolute path; otherwise `below` the home folder, if there is one.
-#[must_use]
 pub fn folder(variable: &str, below: &str) -> Option<PathBuf> {
     let absolute = |name| {
         let path = std::env::var_os(name).map(PathBuf::from);

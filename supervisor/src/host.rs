@@ -44,7 +44,6 @@ pub struct Host {
 impl Host {
     /// A host without jobs. `memory_limit` bounds each worker, in bytes. `spares` is the number of warm processes.
     /// `slots` bakes may run at once on each adapter; further jobs are prepared meanwhile.
-    #[must_use]
     pub fn new(memory_limit: Option<u64>, spares: usize, slots: usize) -> Self {
         Self {
             cgroups: memory_limit.map(|limit| {
@@ -79,13 +78,11 @@ impl Host {
     }
 
     /// The pipeline cache: what drivers compiled for earlier processes.
-    #[must_use]
     pub fn vault(&self) -> &Vault {
         &self.vault
     }
 
     /// Bound in bytes of the address space of workers that use no driver.
-    #[must_use]
     pub fn memory_limit(&self) -> Option<u64> {
         self.memory_limit
     }
@@ -168,7 +165,6 @@ impl Host {
     }
 
     /// How many such processes are still there.
-    #[must_use]
     pub fn parked(&self) -> usize {
         let mut parked = self.parked.borrow_mut();
         parked.retain(|child| !child.is_over());

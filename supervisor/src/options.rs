@@ -444,7 +444,6 @@ impl Default for JobOptions {
 
 impl JobOptions {
     /// What bakes.
-    #[must_use]
     pub fn device(&self) -> Device {
         match self.device.as_str() {
             "auto" => Device::Auto,
@@ -455,13 +454,11 @@ impl JobOptions {
     }
 
     /// How views of this file name blend colours.
-    #[must_use]
     pub fn blend(&self, views: &str) -> Blend {
         Self::blended(self.blend, views)
     }
 
     /// How views of this file name blend colours, where it may be given.
-    #[must_use]
     pub fn blended(given: Option<Blend>, views: &str) -> Blend {
         given.unwrap_or(match splats::are_in(views) {
             true => Blend::Srgb,
@@ -470,7 +467,6 @@ impl JobOptions {
     }
 
     /// Whether cameras of views of this file name are corrected. Those of splats are Kiln's own: they are exact.
-    #[must_use]
     pub fn refine(&self, views: &str) -> Refine {
         match (self.refine, splats::are_in(views)) {
             (Refine::Auto, true) => Refine::Off,
@@ -479,7 +475,6 @@ impl JobOptions {
     }
 
     /// How views are made of splats.
-    #[must_use]
     pub const fn splats(&self) -> SplatOptions {
         SplatOptions {
             views: self.splat_views,
@@ -489,13 +484,11 @@ impl JobOptions {
     }
 
     /// Textures that the atlas is cut into.
-    #[must_use]
     pub fn pages(&self) -> Pages {
         Pages::try_from(self.pages).unwrap_or_default()
     }
 
     /// What is made.
-    #[must_use]
     pub fn product(&self) -> Product {
         match self.vertex_colours {
             true => Product::VertexColours,
@@ -504,13 +497,11 @@ impl JobOptions {
     }
 
     /// For the whole job.
-    #[must_use]
     pub fn timeout(&self) -> Duration {
         Duration::from_secs_f64(self.timeout_s)
     }
 
     /// What is to be simplified.
-    #[must_use]
     pub fn simplify(&self) -> Simplify {
         match (self.target_faces, self.simplify) {
             (Some(count), _) => Simplify::TargetFaces(count),
@@ -520,7 +511,6 @@ impl JobOptions {
     }
 
     /// What is to be mended of the mesh.
-    #[must_use]
     pub fn repair(&self) -> Repair {
         Repair {
             weld: self.weld.map(single),
@@ -533,7 +523,6 @@ impl JobOptions {
     }
 
     /// The form of the result: a GLB.
-    #[must_use]
     #[expect(
         clippy::cast_possible_truncation,
         reason = "a share is rounded, and a quality has 100 at most"

@@ -117,13 +117,11 @@ impl Target {
     }
 
     /// The path as the user wrote it.
-    #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// Whether the target pointed to this file when it was checked.
-    #[must_use]
     pub fn replaces(&self, file: FileId) -> bool {
         self.old == Some(file)
     }
@@ -265,7 +263,6 @@ impl Staged {
     }
 
     /// Size of the file.
-    #[must_use]
     pub fn size(&self) -> u64 {
         self.size
     }

@@ -57,7 +57,6 @@ pub fn kept(written: io::Result<()>) {
 }
 
 /// The error of a program that has lost some of its output.
-#[must_use]
 pub fn lost() -> Option<Box<JobError>> {
     let lost = LOST.lock().unwrap_or_else(PoisonError::into_inner);
     let message = format!("cannot write on standard output: {}", lost.as_ref()?);

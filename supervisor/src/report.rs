@@ -237,7 +237,6 @@ fn replaceable(path: &Path) -> bool {
 
 impl Options {
     /// The options of a request, without its paths.
-    #[must_use]
     pub fn of(options: &crate::options::JobOptions) -> Self {
         Self {
             mesh: PathBuf::new(),
@@ -265,7 +264,6 @@ impl Options {
 
 impl Report {
     /// The report of a job that has not begun.
-    #[must_use]
     pub fn new(spec: &Spec) -> Self {
         Self::of(Options {
             mesh: spec.mesh.path.clone(),
@@ -278,7 +276,6 @@ impl Report {
     }
 
     /// The report of a job with these options that has not begun.
-    #[must_use]
     pub fn of(options: Options) -> Self {
         Self {
             schema: SCHEMA,
@@ -309,7 +306,6 @@ impl Report {
 
     /// Reads a report that another process wrote as JSON; `None` if its schema differs. A section with a number that
     /// JSON cannot express (an infinite PSNR reads `null`) is left out.
-    #[must_use]
     pub fn read(mut json: Value) -> Option<Self> {
         fn keep<T: for<'de> Deserialize<'de>>(section: &mut Value) {
             if T::deserialize(&*section).is_err() {
@@ -436,7 +432,6 @@ impl Report {
     }
 
     /// The report as bytes of a JSON file.
-    #[must_use]
     pub fn to_json(&self) -> Vec<u8> {
         let mut bytes = serde_json::to_vec_pretty(self).unwrap_or_else(|error| {
             tracing::error!(%error, "the report cannot be written as JSON");

@@ -20,7 +20,6 @@ use crate::screen::{self, Voice};
 use crate::{doctor, panics, serve, signals};
 
 /// Runs the command that the arguments name, and returns the program's exit code.
-#[must_use]
 pub fn run() -> ExitCode {
     let bars = MultiProgress::new();
     let command = match cli::parse(std::env::args_os()) {

@@ -34,7 +34,6 @@ pub enum Voice {
 }
 
 /// The listener that suits the flags and the terminal. `bars` draws the bars and is shared with the log writer.
-#[must_use]
 pub fn listener(json: bool, voice: Voice, bars: &MultiProgress) -> Box<dyn Listener> {
     match voice {
         _ if json => Box::new(Json::default()),
@@ -47,7 +46,6 @@ pub fn listener(json: bool, voice: Voice, bars: &MultiProgress) -> Box<dyn Liste
 }
 
 /// The listener of one of many jobs; the job's name marks all of its lines.
-#[must_use]
 pub fn listener_of(json: bool, voice: Voice, name: &str) -> Box<dyn Listener> {
     match voice {
         _ if json => Box::new(Json::of(name)),

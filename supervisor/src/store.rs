@@ -120,13 +120,11 @@ impl Store {
     }
 
     /// The store's folder.
-    #[must_use]
     pub fn folder(&self) -> &Path {
         self.shared.place.root()
     }
 
     /// Whether the last write succeeded.
-    #[must_use]
     pub fn healthy(&self) -> bool {
         self.shared.healthy.load(Ordering::Relaxed)
     }
@@ -148,7 +146,6 @@ impl Store {
     }
 
     /// Time since the last successful [`Store::probe`].
-    #[must_use]
     pub fn unproved(&self) -> Option<Duration> {
         let probed = self.shared.probed.lock();
         let probed = *probed.unwrap_or_else(PoisonError::into_inner);
@@ -338,7 +335,6 @@ impl Store {
     }
 
     /// The path of an artifact.
-    #[must_use]
     pub fn artifact_path(&self, id: JobId, artifact: &Artifact) -> PathBuf {
         self.shared.place.job(id).join(&artifact.name)
     }
@@ -385,7 +381,6 @@ impl Store {
     }
 
     /// The path at which a blob is stored, if it is.
-    #[must_use]
     pub fn blob_path(&self, digest: Digest) -> PathBuf {
         self.shared.place.blob(digest)
     }

@@ -6,7 +6,6 @@ use proto::message::{AdapterInfo, Phase, Role};
 use serde::Serialize;
 
 /// "… died while *this*".
-#[must_use]
 pub fn doing(phase: Phase) -> &'static str {
     match phase {
         Phase::Start => "starting",
@@ -33,7 +32,6 @@ pub fn doing(phase: Phase) -> &'static str {
 }
 
 /// `unit` of a phase's counts, for "12 of 40 *views*"; empty where the counts mean nothing to people.
-#[must_use]
 pub fn unit(phase: Phase) -> &'static str {
     match phase {
         Phase::Surface | Phase::DecodeViews | Phase::Refine | Phase::Raster => " views",
@@ -57,7 +55,6 @@ pub fn unit(phase: Phase) -> &'static str {
 }
 
 /// An adapter as a worker describes it, made printable.
-#[must_use]
 pub fn adapter(adapter: AdapterInfo) -> AdapterInfo {
     AdapterInfo {
         name: printable(&adapter.name, 200),
@@ -68,7 +65,6 @@ pub fn adapter(adapter: AdapterInfo) -> AdapterInfo {
 }
 
 /// First letter large.
-#[must_use]
 pub fn sentence(text: &str) -> String {
     let mut rest = text.chars();
     rest.next()
@@ -77,7 +73,6 @@ pub fn sentence(text: &str) -> String {
 }
 
 /// `0.4 s`, `38 s`, `2 min 05 s`.
-#[must_use]
 pub fn span(time: Duration) -> String {
     let seconds = time.as_secs_f64();
     if seconds < 10.0 {
@@ -90,7 +85,6 @@ pub fn span(time: Duration) -> String {
 }
 
 /// `812 B`, `4.1 KiB`, `3.2 MiB`.
-#[must_use]
 pub fn size(bytes: u64) -> String {
     let value = bytes as f64;
     match bytes {
@@ -102,13 +96,11 @@ pub fn size(bytes: u64) -> String {
 }
 
 /// "bake: fitting the texture".
-#[must_use]
 pub fn stage(role: Role, phase: Phase) -> String {
     format!("{}: {}", role.name(), doing(phase))
 }
 
 /// Text from another process as one printable line of at most `limit` bytes.
-#[must_use]
 pub fn printable(text: &str, limit: usize) -> String {
     let mut line = String::with_capacity(text.len().min(limit));
     for c in text.chars() {
@@ -131,7 +123,6 @@ pub fn printable(text: &str, limit: usize) -> String {
 }
 
 /// Text from another process with its lines, each as [`printable`] makes it, of at most `limit` bytes.
-#[must_use]
 pub fn printable_lines(text: &str, limit: usize) -> String {
     let lines: Vec<String> = text.lines().map(|line| printable(line, limit)).collect();
     let mut text = lines.join("\n");
@@ -144,7 +135,6 @@ pub fn printable_lines(text: &str, limit: usize) -> String {
 }
 
 /// An error with its causes on one line.
-#[must_use]
 pub fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -157,7 +147,6 @@ pub fn chain(error: &dyn std::error::Error) -> String {
 }
 
 /// The word by which JSON and the flags name a choice.
-#[must_use]
 pub fn word(choice: &impl Serialize) -> String {
     serde_json::to_value(choice)
         .ok()

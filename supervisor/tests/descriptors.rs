@@ -14,7 +14,7 @@ use supervisor::output;
 use supervisor::process::opener::Opener;
 use supervisor::process::reserve;
 use supervisor::process::table_store::{TableStore, TableStoreError};
-use supervisor::process::verdict::{Ending, Exit, LastWords, fault};
+use supervisor::process::verdict::{Ending, Exit, fault};
 
 /// As row 53 of the failures has it.
 const LIMIT: u64 = 128;
@@ -77,17 +77,7 @@ fn what_was_accepted_is_ended_well_without_a_descriptor_left() {
     }
 
     // A crash.
-    let ending = Ending {
-        role: Role::Bake,
-        phase: Phase::Fit,
-        hello: true,
-        adapter: None,
-        failure: None,
-        kill: None,
-        exit: Exit::Signal(11),
-        memory_kill: None,
-        last: LastWords::default(),
-    };
+    let ending = Ending::new(Role::Bake, Phase::Fit, Exit::Signal(11));
     let kept = crash::keep(&crash::Death {
         spec: &spec,
         ending: &ending,

@@ -27,10 +27,10 @@ pub enum Expect {
 /// One line of the history.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "what", rename_all = "snake_case")]
+#[expect(missing_docs, reason = "the names of most fields say it")]
 pub enum Line {
     /// A supervisor was started.
     Round {
-        /// Counted from 0.
         round: u64,
         /// `saboteurs`, `workers` or `supervisor`: which processes get the faults.
         kind: String,
@@ -39,50 +39,33 @@ pub enum Line {
     Accepted {
         /// Its name, unique in the history.
         job: String,
-        /// How it must end.
         expect: Expect,
         /// [`digest`] of the correct result.
         golden: String,
     },
     /// Something was done to a worker, or a worker did it to itself.
     Fault {
-        /// The job's name.
         job: String,
-        /// The worker's role.
         role: Role,
         /// Counted from 1 for each role.
         attempt: u32,
-        /// What.
         fault: String,
         /// [`now_us`], before it was done.
         at_us: u64,
     },
     /// The supervisor printed a line about a job: `started`, `working`, `killing`, `ended` or `retry`.
-    Told {
-        /// The job's name.
-        job: String,
-        /// The line.
-        event: Value,
-    },
+    Told { job: String, event: Value },
     /// The supervisor's last line about a job.
-    Terminal {
-        /// The job's name.
-        job: String,
-        /// `done` or `error`.
-        event: Value,
-    },
+    Terminal { job: String, event: Value },
     /// What lies at the result's place after the supervisor has ended.
     Output {
-        /// The job's name.
         job: String,
         /// [`digest`] of the file; `None` without a file.
         digest: Option<String>,
-        /// Temporary files beside it.
         temporary: Vec<String>,
     },
     /// The supervisor ended.
     Ended {
-        /// Its exit code.
         exit: Option<i32>,
         /// The signal that ended it.
         signal: Option<i32>,

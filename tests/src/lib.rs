@@ -303,14 +303,12 @@ impl Bench {
     }
 
     /// Runs [`Self::bake_for_real`] to its end.
-    #[must_use]
     pub fn baked(&self, mesh: impl AsRef<Path>, views: impl AsRef<Path>, more: &[&str]) -> Outcome {
         Run::start(self.bake_for_real(mesh, views, more)).finish()
     }
 
     /// Runs a bake of `mesh.obj` and `transforms.json`, as [`sphere`] writes them, at draft quality into 256² texels
     /// unless `more` says otherwise.
-    #[must_use]
     pub fn draft(&self, more: &[&str]) -> Outcome {
         let mut all = words("--quality draft");
         if !more
@@ -347,7 +345,6 @@ impl Bench {
     }
 
     /// Runs `kiln bake` with the saboteur to its end.
-    #[must_use]
     pub fn run(&self, more: &[&str]) -> Outcome {
         Run::start(self.bake(more)).finish()
     }

@@ -192,7 +192,6 @@ impl Run {
     }
 
     /// Waits for its end.
-    #[must_use]
     pub fn finish(mut self) -> Outcome {
         let until = Instant::now() + DEADLINE;
         while self.next(until).is_some() {}

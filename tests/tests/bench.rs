@@ -76,18 +76,9 @@ fn a_set_that_fails_is_a_row_with_its_reason_and_the_exit_code() {
 }
 
 #[test]
-fn sizes_are_varied_with_input_of_its_own_and_drawn() {
+fn sizes_are_varied_with_input_of_its_own() {
     let folder = tempfile::tempdir().expect("a folder");
-    let picture = folder.path().join("curves.svg");
-    let picture_name = picture.to_string_lossy();
-    let flags = [
-        "--gpu",
-        "--smallest",
-        "--axes",
-        "texture,faces,splats",
-        "--picture",
-        &picture_name,
-    ];
+    let flags = ["--gpu", "--smallest", "--axes", "texture,faces,splats"];
     // From here on, `--` precedes the flags of a bake on the processor.
     let (output, json) = bench(folder.path(), &flags);
     assert!(output.status.success(), "{output:?}");
@@ -111,7 +102,4 @@ fn sizes_are_varied_with_input_of_its_own_and_drawn() {
             "{steps:?}"
         );
     }
-    let svg = fs::read_to_string(picture).expect("a picture");
-    // Each point occurs once per line of its panel; the processor has no GPU clock.
-    assert_eq!(svg.matches("<circle").count(), 4, "{svg}");
 }

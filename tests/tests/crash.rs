@@ -158,18 +158,6 @@ fn a_worker_that_cannot_start_is_told_from_one_that_crashes() {
 }
 
 #[test]
-fn a_bake_is_repeated_without_preparing_again() {
-    let (_bench, outcome) = run(&Plan::once(Role::Bake, Step::Filled, Fault::Signal(11)));
-    assert_eq!(
-        outcome.attempts("prepare").len(),
-        1,
-        "{:#?}",
-        outcome.stdout
-    );
-    assert_eq!(outcome.attempts("encode").len(), 1, "{:#?}", outcome.stdout);
-}
-
-#[test]
 fn a_bake_fed_by_a_dead_prepare_starts_afresh_and_is_not_blamed() {
     // Prepare dies after bake received its first tables; bake itself may still die once later.
     let plan = Plan::once(Role::Bake, Step::Start, Fault::Tell)

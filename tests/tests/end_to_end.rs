@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::thread::available_parallelism;
 
-use kiln_tests::{
-    Bench, Outcome, Run, adapter, glb, number, read_json, sample, signal_if_there, signal_to, words,
-};
+use kiln_tests::{Bench, Outcome, Run, adapter, glb, number, read_json, sample, signal_to, words};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
@@ -249,29 +247,6 @@ fn a_killed_bake_is_repeated_with_the_same_result() {
         "a crash does not show in the result"
     );
     bench.assert_clean(&["out.glb"]);
-}
-
-#[test]
-fn a_killed_prepare_and_a_killed_encode_are_repeated() {
-    for role in ["prepare", "encode"] {
-        let bench = Bench::real();
-        let mut run = Run::start(bench.bake_for_real(
-            sample("mesh_nouv.glb"),
-            sample("transforms.json"),
-            &DRAFT,
-        ));
-        let pid = run.wait_progress(role);
-        let hit = signal_if_there(pid, Signal::SIGKILL);
-        let outcome = run.finish();
-        outcome.assert_code(0);
-        // A role that was through before the signal arrived has nothing to repeat, and then none is.
-        let attempts = outcome.attempts(role);
-        assert!(
-            attempts.len() == 1 || (hit && attempts.len() == 2),
-            "{attempts:?}"
-        );
-        bench.assert_clean(&["out.glb"]);
-    }
 }
 
 #[test]

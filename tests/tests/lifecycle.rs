@@ -58,26 +58,6 @@ fn more_views_than_a_socket_holds_all_arrive() {
 }
 
 #[test]
-fn kill_9_of_each_role_is_a_clean_retry() {
-    for role in ROLES {
-        let bench = Bench::new(&Plan::once(role, Step::Work, Fault::Stall));
-        let mut run = bench.start(&[]);
-        let pid = run.wait_progress(role.name());
-        signal_to(pid, Signal::SIGKILL);
-        let outcome = run.finish();
-        outcome.assert_code(0);
-        let retry = outcome.one("retry");
-        let message = retry["message"].as_str().expect("text");
-        assert!(
-            message.starts_with(&format!("{} died by SIGKILL", role.name())),
-            "{message}"
-        );
-        assert_eq!(outcome.attempts(role.name()).len(), 2);
-        bench.assert_clean(&["out.glb"]);
-    }
-}
-
-#[test]
 fn kill_9_twice_is_a_clear_report() {
     for role in ROLES {
         let bench = Bench::new(&Plan::always(role, Step::Work, Fault::Stall));
@@ -201,13 +181,4 @@ fn what_only_bake_reads_is_freed_when_bake_is_done() {
     assert_eq!(tables, ["Mesh", "Texture", "View(1)"]);
     run.send(Signal::SIGTERM);
     assert_eq!(run.finish().code, Some(143));
-}
-
-#[test]
-fn many_jobs_with_a_crash_each_leave_nothing() {
-    for round in 0..10 {
-        let bench = Bench::new(&Plan::once(Role::Bake, Step::Work, Fault::Signal(11)));
-        assert_eq!(bench.run(&[]).code, Some(0), "round {round}");
-        bench.assert_clean(&["out.glb"]);
-    }
 }

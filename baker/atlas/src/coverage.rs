@@ -16,7 +16,6 @@ pub struct Coverage {
 }
 
 /// Counts the texels of a square of `size`².
-#[must_use]
 pub fn measure(uvs: &[[f32; 2]], triangles: &[[u32; 3]], size: u32) -> Coverage {
     let words = (size as usize).div_ceil(64);
     let mut once = vec![0u64; words * size as usize];

@@ -50,7 +50,6 @@ const STOP_GRACE: Duration = Duration::from_millis(500);
 const MAX_OPEN_EDGES: f64 = 0.5;
 
 /// Time that `uvunwrap` gets for this number of triangles: about five times what a sane mesh needs on two cores.
-#[must_use]
 pub fn patience(triangles: usize) -> Duration {
     Duration::from_secs(3)
         + Duration::from_micros(80) * u32::try_from(triangles).unwrap_or(u32::MAX)

@@ -27,7 +27,6 @@ pub struct Graph {
 
 impl Graph {
     /// A graph of `nodes` nodes besides source and sink.
-    #[must_use]
     pub fn new(nodes: usize) -> Self {
         Self {
             arcs: Vec::new(),

@@ -20,7 +20,6 @@ impl Pages {
     pub const ONE: Self = Self { side: 1 };
 
     /// `side` pages along an edge, at least one.
-    #[must_use]
     pub const fn new(side: u32) -> Self {
         Self {
             side: if side == 0 { 1 } else { side },
@@ -28,25 +27,21 @@ impl Pages {
     }
 
     /// Pages along an edge.
-    #[must_use]
     pub const fn side(self) -> u32 {
         self.side
     }
 
     /// Pages in all.
-    #[must_use]
     pub const fn count(self) -> u32 {
         self.side.saturating_mul(self.side)
     }
 
     /// Edge of a page of an atlas with `atlas` texels along an edge.
-    #[must_use]
     pub const fn page(self, atlas: u32) -> u32 {
         atlas / self.side
     }
 
     /// Column and row of a page.
-    #[must_use]
     pub const fn place(self, number: u32) -> [u32; 2] {
         [number % self.side, number / self.side]
     }

@@ -7,7 +7,6 @@ use kiln_raster::vector::{cross, sub};
 use crate::work::ticked;
 
 /// Area of all triangles.
-#[must_use]
 pub fn surface_area(positions: &[[f32; 3]], triangles: &[[u32; 3]]) -> f64 {
     let double = |corners: &[u32; 3]| {
         let [a, b, c] = corners.map(|point| positions[point as usize].map(f64::from));
@@ -43,7 +42,6 @@ pub fn edges(triangles: &[[u32; 3]]) -> impl Iterator<Item = usize> {
 }
 
 /// The unit sphere of 20 · 4^level triangles, wound outwards: for tests and benchmarks.
-#[must_use]
 pub fn icosphere(level: u32) -> (Vec<[f32; 3]>, Vec<[u32; 3]>) {
     let t = f32::midpoint(1.0, 5f32.sqrt());
     let mut positions: Vec<[f32; 3]> = Vec::new();

@@ -6,7 +6,6 @@
 pub type Bounds = [f64; 4];
 
 /// Bounds of the part of a triangle in front of the plane `z = near`; none where all of it is behind.
-#[must_use]
 pub fn triangle_bounds(corners: [[f64; 3]; 3], near: f64) -> Option<Bounds> {
     let mut bounds = [
         f64::INFINITY,

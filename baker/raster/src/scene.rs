@@ -49,7 +49,6 @@ impl<'a> Scene<'a> {
     ///
     /// # Panics
     /// A triangle names a corner that is not there.
-    #[must_use]
     pub fn new(
         corners: Vec<[f64; 3]>,
         triangles: &'a [[u32; 3]],
@@ -83,7 +82,6 @@ impl<'a> Scene<'a> {
     }
 
     /// The corners, back from the scene.
-    #[must_use]
     pub fn into_corners(self) -> Vec<[f64; 3]> {
         self.corners
     }
@@ -103,13 +101,11 @@ impl<'a> Scene<'a> {
     }
 
     /// Edge functions of a triangle that was hit; zero for one without area.
-    #[must_use]
     pub fn edges(&self, triangle: u32) -> Edges {
         Edges::new(self.triangle(triangle)).unwrap_or_default()
     }
 
     /// Triangles that can touch the pixel rows `first..first + rows`, in their order.
-    #[must_use]
     pub fn touching(&self, first: usize, rows: usize) -> Vec<u32> {
         let (start, end) = (first * self.samples, (first + rows) * self.samples);
         let all = self.rows.iter().enumerate();
@@ -209,7 +205,6 @@ impl Edges {
     }
 
     /// The edge functions on the row of the picture at `y` pixels.
-    #[must_use]
     pub fn along(&self, y: f64) -> Line {
         Line {
             slopes: self.factors.map(|edge| edge[0]),
@@ -240,7 +235,6 @@ impl Line {
     }
 
     /// Barycentrics of the second and third corner at N places of the row, in pixels.
-    #[must_use]
     pub fn second_third<const N: usize>(&self, x: [f64; N]) -> [[f32; N]; 2] {
         let mut second_third = [[0.0; N]; 2];
         for k in 0..N {

@@ -15,7 +15,6 @@ const MARGIN: f64 = 1.0 / 16.0;
 const FLAT: f64 = 1e-4;
 
 /// Of the columns `within`, those whose centres a triangle may hold in this row; corners and centres in texels, centres at ½.
-#[must_use]
 pub fn columns(corners: &[[f64; 2]; 3], row: usize, within: Range<usize>) -> Range<usize> {
     if within.len() <= FEW {
         return within;

@@ -14,7 +14,6 @@ const SOLID: f32 = 0.1;
 const MOST: f64 = 0.98;
 
 /// Coefficients of spherical harmonics up to a degree, the constant one left out.
-#[must_use]
 pub const fn coefficients(degree: usize) -> usize {
     (degree + 1) * (degree + 1) - 1
 }
@@ -64,7 +63,6 @@ pub struct Dropped {
 
 impl Dropped {
     /// How many.
-    #[must_use]
     pub const fn count(self) -> usize {
         self.meaningless + self.huge
     }
@@ -75,7 +73,6 @@ impl Cloud {
     ///
     /// # Panics
     /// The degree is above [`MAX_DEGREE`].
-    #[must_use]
     pub fn new(degree: usize) -> Self {
         assert!(degree <= MAX_DEGREE, "degree {degree}");
         Self {
@@ -85,13 +82,11 @@ impl Cloud {
     }
 
     /// How many splats there are.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.positions.len()
     }
 
     /// Whether there is none.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.positions.is_empty()
     }
@@ -162,7 +157,6 @@ impl Cloud {
     ///
     /// # Panics
     /// There is no splat.
-    #[must_use]
     pub fn ball(&self) -> ([f64; 3], f64) {
         let solid = |least: f32| -> Vec<[f64; 3]> {
             let all = self.positions.iter().zip(&self.opacities);

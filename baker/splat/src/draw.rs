@@ -28,7 +28,6 @@ pub struct Picture {
 
 /// Draws the splats on black, with harmonics up to a degree. Nearest first by view-space z, ties in the order of the cloud.
 /// The same bytes for any number of threads and on any processor.
-#[must_use]
 pub fn draw(cloud: &Cloud, view: &View, filter: Filter, degree: usize) -> Picture {
     draw_by(cloud, view, filter, degree, Machine::this())
 }

@@ -52,7 +52,6 @@ pub struct Extracted {
 
 /// Finds the surface; none where the splats show nothing solid, or are too small for where they lie. `tell` hears how many views are done, and of how many;
 /// threads call it.
-#[must_use]
 pub fn extract(
     cloud: &Cloud,
     filter: Filter,
@@ -113,7 +112,6 @@ fn see(cloud: &Cloud, filter: Filter, view: View) -> DepthMap {
 }
 
 /// Direction `k` of `count`, evenly spread over a sphere (Fibonacci lattice).
-#[must_use]
 pub fn around(k: usize, count: usize) -> [f64; 3] {
     let y = 1.0 - (2.0 * k as f64 + 1.0) / count as f64;
     let across = (1.0 - y * y).max(0.0).sqrt();

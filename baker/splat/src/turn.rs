@@ -22,7 +22,6 @@ pub struct Turn([[f64; 15]; 15]);
 
 impl Turn {
     /// The turn that takes x, y and z to these unit vectors.
-    #[must_use]
     pub fn new(axes: [[f64; 3]; 3]) -> Self {
         let mut matrix = [[0.0; 15]; 15];
         for [height, weight] in RINGS {

@@ -17,7 +17,6 @@ pub struct View {
 
 impl View {
     /// A point of the world in the camera's axes.
-    #[must_use]
     pub fn seen(&self, at: [f32; 3]) -> [f32; 3] {
         let along = |row: &[f32; 3]| row[0] * at[0] + row[1] * at[1] + row[2] * at[2];
         std::array::from_fn(|k| along(&self.rotation[k]) + self.translation[k])

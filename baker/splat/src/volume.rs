@@ -92,7 +92,6 @@ impl Volume {
     }
 
     /// Edge of a voxel.
-    #[must_use]
     pub(crate) const fn edge(&self) -> f32 {
         self.edge
     }

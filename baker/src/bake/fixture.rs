@@ -281,11 +281,10 @@ pub(super) fn blank_view(
         index,
         width,
         height,
-        crop: [0, 0],
         has_alpha: true,
-        holdout: false,
         camera,
         pixels,
+        ..View::default()
     }
 }
 

@@ -76,14 +76,12 @@ pub(crate) fn left(device: &device::Device) -> u64 {
 }
 
 /// How a job uses the device of `pipelines`.
-#[must_use]
 pub fn options(pipelines: &Pipelines, texture_size: u32, job: &BakeJob) -> Options {
     fit::options(&pipelines.device, pipelines.made(), texture_size, job)
 }
 
 /// The window that a job begins with on the device of `pipelines`: the whole texture if that leaves memory for rows, else
 /// strips spread over the texture.
-#[must_use]
 pub fn window(pipelines: &Pipelines, scene: &Scene, atlas: &Atlas, options: &Options) -> Window {
     let others = fit::others(scene, atlas);
     let fits = |texels| pipelines.fit(options, scene.size, texels, others);

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use proto::job::{BakeJob, Blend, Memory, Product, Quality, Refine};
+use proto::job::{BakeJob, Blend, Memory, Quality, Refine};
 use proto::message::{AdapterInfo, Code, Failure};
 use proto::plan::RowsHeld;
 use proto::table::{Layer, LayerSet, LayerTexture, LayeredView, Mesh, View};
@@ -114,16 +114,9 @@ impl Backend for Spoilt {
 
 fn job() -> BakeJob {
     BakeJob {
-        product: Product::Texture,
-        memory: Memory::Full,
-        texture_size: None,
         maps: true,
-        detail: proto::job::Detail::Off,
         refine: Refine::Off,
-        vram_budget: None,
-        gpu_times: false,
-        rejected: false,
-        dry_run: None,
+        ..BakeJob::default()
     }
 }
 

@@ -50,7 +50,6 @@ const CLAMP_TO_EDGE: u32 = 33071;
 
 /// The table's sRGB colours as `COLOR_0`. 16 bits, since a byte of linear light is coarse in the dark, by up to 6 sRGB
 /// steps below 20.
-#[must_use]
 pub fn light(colours: &Colours) -> Vec<[u16; 4]> {
     let linear = srgb::linear_table();
     let step = |value: u8| (linear[usize::from(value)] * f32::from(u16::MAX)).round() as u16;
@@ -59,7 +58,6 @@ pub fn light(colours: &Colours) -> Vec<[u16; 4]> {
 }
 
 /// Converts a colour of [`light`] back to sRGB.
-#[must_use]
 pub fn display([r, g, b, alpha]: [u16; 4]) -> [u8; 4] {
     let linear = |step: u16| f32::from(step) / f32::from(u16::MAX);
     let byte = |step: u16| (srgb::encode(linear(step)) * 255.0).round() as u8;

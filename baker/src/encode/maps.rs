@@ -74,7 +74,6 @@ pub fn provenance(size: u32, provenance: &[u8]) -> Result<Vec<u8>, PngError> {
 }
 
 /// Colours of [`proto::table::Provenance`], those of the contact sheet.
-#[must_use]
 pub fn provenance_palette() -> Palette {
     let mut palette = [[0; 3]; 256];
     for (kind, colour, ..) in ORIGINS {
@@ -116,7 +115,6 @@ fn spread(codes: &[u8], size: usize) -> Vec<u8> {
 }
 
 /// Colours of the coverage codes.
-#[must_use]
 pub fn coverage_palette() -> Palette {
     std::array::from_fn(|code| match code as u8 {
         CODE_GUTTER => GUTTER,
@@ -138,7 +136,6 @@ pub fn coverage_palette() -> Palette {
 }
 
 /// Colours of the residual codes.
-#[must_use]
 pub fn residual_palette() -> Palette {
     std::array::from_fn(|code| match code as u8 {
         CODE_GUTTER => GUTTER,

@@ -88,7 +88,6 @@ impl Layers {
     }
 
     /// Whether there are normals, which need tangents.
-    #[must_use]
     pub fn have_normals(&self) -> bool {
         self.0.iter().any(|layer| layer.layer == Layer::Normal)
     }

@@ -40,7 +40,6 @@ pub struct Sheets {
 pub type Arranged = (Mesh, Option<Vec<u32>>, Sheets);
 
 /// Sorts a mesh by page, and each page into the order that compresses best where compression is asked for.
-#[must_use]
 pub fn arrange(mesh: Mesh, pages: Pages, compress: Compress) -> Arranged {
     if pages == Pages::ONE {
         let (mesh, from) = match compress {
@@ -111,7 +110,6 @@ fn renumber(points: &mut [u32]) {
 
 impl Sheets {
     /// The whole mesh as one page.
-    #[must_use]
     pub fn one(mesh: &Mesh) -> Self {
         Self {
             pages: Pages::ONE,
@@ -124,19 +122,16 @@ impl Sheets {
     }
 
     /// The pages, in the order of the mesh.
-    #[must_use]
     pub fn leaves(&self) -> &[Leaf] {
         &self.leaves
     }
 
     /// A page's UDIM tile; none with one page.
-    #[must_use]
     pub fn tile(&self, leaf: &Leaf) -> Option<u32> {
         (self.pages != Pages::ONE).then(|| self.pages.udim(leaf.number))
     }
 
     /// Converts atlas coordinates to page coordinates, each from 0 to 1.
-    #[must_use]
     pub fn on_pages<'a>(&self, atlas: &'a Mesh) -> Cow<'a, Mesh> {
         if self.pages == Pages::ONE {
             return Cow::Borrowed(atlas);
@@ -150,7 +145,6 @@ impl Sheets {
     }
 
     /// Converts page coordinates back to atlas coordinates.
-    #[must_use]
     pub fn on_atlas(&self, mut pages: Mesh) -> Mesh {
         let side = self.pages.side() as f32;
         if self.pages != Pages::ONE {
@@ -162,7 +156,6 @@ impl Sheets {
     }
 
     /// Converts page coordinates to UDIM tiles, with v up.
-    #[must_use]
     pub fn on_tiles(&self, pages: &Mesh) -> Mesh {
         let mut mesh = pages.clone();
         self.each_uv(&mut mesh, |[u, v], [column, row]| {
@@ -172,7 +165,6 @@ impl Sheets {
     }
 
     /// Converts page coordinates to what a reader finds that flips v and does not know tiles.
-    #[must_use]
     pub fn as_read(&self, pages: &Mesh) -> Mesh {
         let mut mesh = self.on_tiles(pages);
         mesh.uvs.iter_mut().for_each(|[_, v]| *v = 1.0 - *v);
@@ -189,7 +181,6 @@ impl Sheets {
     }
 
     /// The part of a mesh on a page.
-    #[must_use]
     pub fn part<'a>(&self, mesh: &'a Mesh, leaf: &Leaf) -> Cow<'a, Mesh> {
         if self.pages == Pages::ONE {
             return Cow::Borrowed(mesh);
@@ -207,19 +198,16 @@ impl Sheets {
     }
 
     /// The range of a per-vertex list that belongs to a page.
-    #[must_use]
     pub fn of_vertices<'a, T>(&self, all: &'a [T], leaf: &Leaf) -> &'a [T] {
         &all[leaf.vertices.clone()]
     }
 
     /// The triangles of a mesh on a page.
-    #[must_use]
     pub fn triangles<'a>(&self, mesh: &'a Mesh, leaf: &Leaf) -> &'a [[u32; 3]] {
         &mesh.triangles[leaf.triangles.clone()]
     }
 
     /// For each triangle the index of its page among the leaves; empty with one page.
-    #[must_use]
     pub fn of_triangle(&self) -> Vec<u16> {
         let leaves = (0..).zip(&self.leaves);
         let leaves = leaves.filter(|_| self.pages != Pages::ONE);
@@ -228,13 +216,11 @@ impl Sheets {
     }
 
     /// Edge of each page of an atlas in texels.
-    #[must_use]
     pub fn edge(&self, atlas: u32) -> u32 {
         self.pages.page(atlas)
     }
 
     /// Cuts a page's texels out of an atlas.
-    #[must_use]
     pub fn cut<'a>(&self, leaf: &Leaf, atlas: u32, texels: &'a [[u8; 4]]) -> Texels<'a> {
         if self.pages == Pages::ONE {
             return Cow::Borrowed(texels);

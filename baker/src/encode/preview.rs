@@ -52,7 +52,6 @@ pub(super) const ORIGINS: [(Provenance, [u8; 3], &str); 4] = [
 ];
 
 /// The rows of a sheet, none yet, of which `fit` views of the fit may be kept until they are spread.
-#[must_use]
 pub fn rows(fit: usize) -> RowSet {
     RowSet::new(CELL, [fit, ROWS[1]])
 }

@@ -35,7 +35,6 @@ pub struct Relief {
 }
 
 /// Makes the map. `normals` are packed, see [`proto::table::pack_normal`].
-#[must_use]
 pub fn relief(mesh: &Mesh, tangents: &[[f32; 4]], size: u32, normals: &[[u8; 4]]) -> Relief {
     let edge = size as usize;
     let owners = match Image::new(edge, edge, normals) {

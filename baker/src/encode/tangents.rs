@@ -69,7 +69,6 @@ fn across(normal: [f32; 3], tangent: [f32; 3]) -> [f32; 3] {
 }
 
 /// Splits vertices where necessary. Returns the mesh and a tangent for each vertex.
-#[must_use]
 pub fn tangents(mesh: &Mesh) -> (Mesh, Vec<[f32; 4]>) {
     let mut corners = Corners {
         mesh,

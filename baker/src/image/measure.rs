@@ -136,7 +136,6 @@ fn exposed(colour: [f32; 3], gain: [f32; 3]) -> [f32; 3] {
 }
 
 /// Mean over the views with pixels to compare.
-#[must_use]
 pub fn mean_psnr(scores: &[ViewScore]) -> Option<f32> {
     let counted: Vec<f32> = scores
         .iter()
@@ -216,10 +215,9 @@ pub(crate) mod tests {
             maps: None,
         };
         let camera = Camera {
-            rotation: [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
-            translation: [0.0; 3],
             focal: [40.0; 2],
             centre: [24.0, 20.0],
+            ..Camera::default()
         };
         let image = render::render(
             &mesh,

@@ -46,7 +46,6 @@ pub enum Kind {
 
 impl Kind {
     /// The pixels as bytes.
-    #[must_use]
     pub fn bytes(self, pixels: &[[u8; 4]]) -> Vec<u8> {
         match self {
             Self::Colour | Self::Data | Self::Direction => {
@@ -57,7 +56,6 @@ impl Kind {
     }
 
     /// Bytes per pixel.
-    #[must_use]
     pub fn width(self) -> usize {
         match self {
             Self::Colour | Self::Data | Self::Direction => 3,

@@ -46,7 +46,6 @@ pub struct Render {
 
 impl Render {
     /// The picture as 8-bit sRGB with straight alpha, rounded.
-    #[must_use]
     pub fn to_rgba8(&self) -> Vec<[u8; 4]> {
         let byte = |x: f32| (x.clamp(0.0, 1.0) * 255.0).round() as u8;
         self.colours
@@ -58,7 +57,6 @@ impl Render {
 }
 
 /// Renders `width`×`height` pixels with `samples`×`samples` samples each.
-#[must_use]
 pub fn render(
     mesh: &Mesh,
     paint: Paint<'_>,

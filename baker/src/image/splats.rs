@@ -261,9 +261,8 @@ pub(crate) mod tests {
             height,
             crop: [left, top],
             has_alpha: true,
-            holdout: false,
             camera: row_of_three().cameras[0],
-            pixels: Vec::new(),
+            ..View::default()
         }
     }
 

@@ -14,6 +14,7 @@ mod texels;
 
 use std::collections::HashMap;
 
+use kiln_raster::vector::{cross, sub};
 use proto::message::AtlasFigures;
 use proto::table::Mesh;
 use rayon::prelude::*;
@@ -36,7 +37,6 @@ const MOST_LOOKUPS: f64 = 4096.0;
 const MOST_LENGTH: f64 = 4_194_304.0;
 
 /// Computes the figures. `owners` holds, for each image, the triangle of each of its texels, see [`cover`].
-#[must_use]
 pub fn survey(mesh: &Mesh, textures: Textures<'_>, owners: &[Vec<u32>]) -> AtlasFigures {
     let seams = Seams::find(mesh, &textures);
     unit();
@@ -144,13 +144,7 @@ fn density_spread(mesh: &Mesh, textures: &Textures<'_>) -> f64 {
     let mut all: Vec<(f64, f64)> = Vec::with_capacity(mesh.triangles.len());
     for (number, triangle) in mesh.triangles.iter().enumerate() {
         let [a, b, c] = triangle.map(|corner| mesh.positions[corner as usize].map(f64::from));
-        let side = |p: [f64; 3]| [p[0] - a[0], p[1] - a[1], p[2] - a[2]];
-        let (u, v) = (side(b), side(c));
-        let normal = [
-            u[1] * v[2] - u[2] * v[1],
-            u[2] * v[0] - u[0] * v[2],
-            u[0] * v[1] - u[1] * v[0],
-        ];
+        let normal = cross(sub(b, a), sub(c, a));
         let area = normal.iter().map(|x| x * x).sum::<f64>().sqrt() / 2.0;
         let [a, b, c] = triangle.map(|corner| mesh.uvs[corner as usize].map(f64::from));
         let twice = (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0]);

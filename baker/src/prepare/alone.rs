@@ -25,7 +25,6 @@ pub struct Decoded {
 }
 
 /// Number of pixels by the header of a picture; `None` if the bytes are not a supported picture.
-#[must_use]
 pub fn pixels(bytes: &[u8]) -> Option<usize> {
     picture::probe(bytes).ok().map(picture::Header::pixels)
 }

@@ -32,7 +32,6 @@ pub enum CleanError {
 
 impl CleanError {
     /// The failure to report for the mesh file `name`.
-    #[must_use]
     pub fn failure(&self, name: &str) -> Failure {
         let (code, hint) = match self {
             Self::NoArea(_) => (Code::InvalidAsset, ""),

@@ -207,7 +207,6 @@ const HEAD: usize = 4096;
 pub(crate) const STL: (usize, usize) = (84, 50);
 
 /// What `bytes` are, where their first bytes tell.
-#[must_use]
 pub fn recognise(bytes: &[u8]) -> Option<Foreign> {
     let magic = MAGIC
         .iter()

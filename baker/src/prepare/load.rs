@@ -51,6 +51,7 @@ pub use crate::prepare::arrays::{ArraysError, Problem as TensorProblem};
 
 /// Why a mesh file is refused.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "its messages say what the fields are")]
 pub enum LoadError {
     /// The file itself cannot be read.
     #[error("{0}")]
@@ -94,29 +95,21 @@ pub enum LoadError {
     /// Beyond the bound.
     #[error("has {count} {what}, more than the {limit} that are taken")]
     TooLarge {
-        /// Triangles or vertices.
         what: &'static str,
-        /// How many there are.
         count: u64,
-        /// The bound.
         limit: usize,
     },
     /// A corner names a vertex that is not there.
     #[error("triangle {triangle} names vertex {vertex} of {vertices}")]
     Corner {
-        /// The triangle.
         triangle: usize,
-        /// The vertex it names.
         vertex: u32,
-        /// How many there are.
         vertices: usize,
     },
     /// A coordinate is not finite or out of range.
     #[error("vertex {vertex} has the coordinate {value}, and triangle {triangle} uses it")]
     Coordinate {
-        /// The vertex.
         vertex: u32,
-        /// Its coordinate.
         value: f32,
         /// The first triangle that uses it.
         triangle: usize,
@@ -128,7 +121,6 @@ const KINDS: &str = "give a .glb, .gltf, .ply, .obj, .stl, .off or .safetensors 
 
 impl LoadError {
     /// The failure to report for the file `name`.
-    #[must_use]
     pub fn failure(&self, name: &str) -> Failure {
         let (code, hint) = match self {
             Self::File(error) => (error.code(), String::new()),

@@ -48,7 +48,6 @@ pub enum SimplifyError {
 
 impl SimplifyError {
     /// The failure to report.
-    #[must_use]
     pub fn failure(&self) -> Failure {
         let hint = "keep more triangles";
         Failure {

@@ -3,11 +3,10 @@
 use std::io;
 use std::time::Duration;
 
-pub use kiln_atlas::Work;
-use kiln_atlas::{AtlasError, Listener, Method, Views};
+use kiln_atlas::{AtlasError, Listener, Method};
+pub use kiln_atlas::{Pages, Wanted, Work};
 use proto::job::Quality;
 use proto::message::{Phase, UnwrapMethod};
-use proto::pages::Pages;
 use proto::table::Mesh;
 
 use crate::bake::model::normals::point_normals;
@@ -26,28 +25,6 @@ pub struct Unwrapped {
     pub method: UnwrapMethod,
     /// Share of the atlas that charts cover.
     pub utilisation: f32,
-}
-
-/// What an atlas is made for.
-#[derive(Clone, Copy, Debug)]
-pub struct Wanted<'a> {
-    /// Edge of the atlas in texels, over all pages.
-    pub texture_size: u32,
-    /// Pages that the atlas is cut into.
-    pub pages: Pages,
-    /// What the views resolve of each triangle, where known.
-    pub views: Option<&'a Views>,
-}
-
-impl From<(u32, Pages)> for Wanted<'_> {
-    /// Nothing is known of the views.
-    fn from((texture_size, pages): (u32, Pages)) -> Self {
-        Self {
-            texture_size,
-            pages,
-            views: None,
-        }
-    }
 }
 
 /// Has the work of the atlas maker counted as this process's own.
@@ -108,17 +85,11 @@ pub fn unwrap_with<'a>(
     work: Work,
     progress: &dyn Progress,
 ) -> io::Result<Unwrapped> {
-    let wanted = wanted.into();
     let surface = kiln_atlas::Mesh {
         positions: &mesh.positions,
         triangles: &mesh.triangles,
     };
-    let of = kiln_atlas::Wanted {
-        texture_size: wanted.texture_size,
-        pages: kiln_atlas::Pages::new(wanted.pages.side()),
-        views: wanted.views,
-    };
-    let atlas = kiln_atlas::unwrap(&surface, of, limit, work, &Heard(progress));
+    let atlas = kiln_atlas::unwrap(&surface, wanted, limit, work, &Heard(progress));
     let atlas = atlas.map_err(|error| match error {
         AtlasError::NoThread(error) => error,
         AtlasError::Corner(_) => io::Error::other(error),

@@ -37,7 +37,6 @@ pub enum FolderError {
 
 impl FolderError {
     /// The code reported to the user.
-    #[must_use]
     pub fn code(&self) -> Code {
         match self {
             Self::Refused(refusal) => refusal.code(),
@@ -74,13 +73,11 @@ pub struct Folder<'a> {
 
 impl<'a> Folder<'a> {
     /// The folder `root` of `files`.
-    #[must_use]
     pub fn new(files: &'a dyn Files, root: Root) -> Self {
         Self { files, root }
     }
 
     /// Another root of the same files.
-    #[must_use]
     pub fn beside(&self, root: Root) -> Self {
         Self { root, ..*self }
     }
@@ -119,7 +116,6 @@ pub struct Opened {
 
 impl Opened {
     /// Its size when it was opened.
-    #[must_use]
     pub fn size(&self) -> u64 {
         self.size
     }

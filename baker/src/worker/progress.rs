@@ -169,7 +169,6 @@ impl PhaseClock {
     }
 
     /// The times, in the order in which the phases first ran.
-    #[must_use]
     pub fn into_times(self) -> Vec<PhaseTime> {
         self.times
     }

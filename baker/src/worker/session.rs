@@ -114,7 +114,6 @@ impl Session {
     }
 
     /// A session over any channel, for tests.
-    #[must_use]
     pub fn over(channel: Channel) -> Self {
         Self {
             channel,

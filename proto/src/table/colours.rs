@@ -16,13 +16,11 @@ impl Colours {
     const MAGIC: &'static [u8; 8] = b"KILNCOL1";
 
     /// Size in bytes of a table of this many vertices.
-    #[must_use]
     pub fn byte_len_of(vertices: usize) -> u64 {
         HEADER_BYTES as u64 + vertices as u64 * 4
     }
 
     /// Size of the table in bytes.
-    #[must_use]
     pub fn byte_len(&self) -> u64 {
         Self::byte_len_of(self.colours.len())
     }

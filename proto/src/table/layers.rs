@@ -13,52 +13,30 @@ use super::{
 };
 use crate::limits::{MAX_TEXTURE_SIZE, MIN_TEXTURE_SIZE};
 
-/// A layer of the material besides its base colour; users call them channels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Layer {
-    /// Green is roughness, blue is metallic, as in glTF.
-    MetallicRoughness,
-    /// Unit vectors n in the result's world, stored as n/2 + ½.
-    Normal,
-    /// Emitted light: sRGB, as the base colour.
-    Emissive,
-    /// Share of the ambient light that arrives, in red; 1 is all.
-    Occlusion,
-    /// Opacity, in red; 0 is clear.
-    Opacity,
+worded! {
+    /// A layer of the material besides its base colour; users call them channels.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+    pub enum Layer {
+        /// Green is roughness, blue is metallic, as in glTF.
+        MetallicRoughness = "metallic_roughness",
+        /// Unit vectors n in the result's world, stored as n/2 + ½.
+        Normal = "normal",
+        /// Emitted light: sRGB, as the base colour.
+        Emissive = "emissive",
+        /// Share of the ambient light that arrives, in red; 1 is all.
+        Occlusion = "occlusion",
+        /// Opacity, in red; 0 is clear.
+        Opacity = "opacity",
+    }
 }
 
 impl Layer {
-    /// All layers, in the order of the tables.
-    pub const ALL: [Self; 5] = [
-        Self::MetallicRoughness,
-        Self::Normal,
-        Self::Emissive,
-        Self::Occlusion,
-        Self::Opacity,
-    ];
-
-    /// Its key in `transforms.json`, and its name in the report.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::MetallicRoughness => "metallic_roughness",
-            Self::Normal => "normal",
-            Self::Emissive => "emissive",
-            Self::Occlusion => "occlusion",
-            Self::Opacity => "opacity",
-        }
-    }
-
     /// The layer with this name.
-    #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|layer| layer.name() == name)
     }
 
     /// Whether it holds sRGB; the others hold plain numbers.
-    #[must_use]
     pub fn is_colour(self) -> bool {
         self == Self::Emissive
     }
@@ -73,13 +51,11 @@ impl LayerSet {
     pub(super) const BITS: u32 = (1 << Layer::ALL.len()) - 1;
 
     /// `None` if a bit means no layer.
-    #[must_use]
     pub fn from_bits(bits: u32) -> Option<Self> {
         (bits <= Self::BITS).then_some(Self(bits))
     }
 
     /// One bit for each layer.
-    #[must_use]
     pub fn bits(self) -> u32 {
         self.0
     }
@@ -97,7 +73,6 @@ impl LayerSet {
     }
 
     /// Whether it holds `layer`.
-    #[must_use]
     pub fn has(self, layer: Layer) -> bool {
         self.0 & 1 << layer as u32 != 0
     }
@@ -108,13 +83,11 @@ impl LayerSet {
     }
 
     /// How many there are.
-    #[must_use]
     pub fn len(self) -> u32 {
         self.0.count_ones()
     }
 
     /// Whether there is none.
-    #[must_use]
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
@@ -137,13 +110,11 @@ pub struct LayeredView {
 
 impl LayeredView {
     /// The set of its layers.
-    #[must_use]
     pub fn set(&self) -> LayerSet {
         self.layers.iter().map(|(layer, _)| *layer).collect()
     }
 
     /// Size of the table in bytes.
-    #[must_use]
     pub fn byte_len(&self) -> u64 {
         let pixels = self.view.pixels.len() as u64 * 4;
         self.view.byte_len() + pixels * u64::from(self.set().len())
@@ -183,7 +154,6 @@ impl LayeredView {
 
 impl ViewHeader {
     /// Size in bytes of the table that has this header.
-    #[must_use]
     pub fn table_bytes(&self) -> u64 {
         let planes = match self.undrawn {
             true => 0,
@@ -193,7 +163,6 @@ impl ViewHeader {
     }
 
     /// Bytes of the view's own pixels, drawn or not.
-    #[must_use]
     pub fn pixel_bytes(&self) -> u64 {
         u64::from(self.width) * u64::from(self.height) * 4
     }
@@ -215,7 +184,6 @@ impl LayerTexture {
     const MAGIC: &'static [u8; 8] = b"KILNLAY1";
 
     /// Size in bytes of the table of a texture of `size²` texels.
-    #[must_use]
     pub fn bytes_for(size: u32) -> u64 {
         HEADER_BYTES as u64 + u64::from(size) * u64::from(size) * 4
     }
@@ -255,7 +223,6 @@ impl LayerTexture {
 /// Packs a unit vector into 31 bits, finer than 0.003°, and one bit for whether pixels show it. One byte per component
 /// would be rounded a second time when the normal is rotated into its triangle's frame. Octahedral (Meyer and others,
 /// 2010), with 16 and 15 bits.
-#[must_use]
 pub fn pack_normal(normal: [f32; 3], observed: bool) -> [u8; 4] {
     let sum = normal.iter().map(|x| x.abs()).sum::<f32>();
     let [x, y, z] = if sum > 0.0 && sum.is_finite() {
@@ -270,7 +237,6 @@ pub fn pack_normal(normal: [f32; 3], observed: bool) -> [u8; 4] {
 }
 
 /// Unpacks what [`pack_normal`] packed: a unit vector, and whether pixels show it.
-#[must_use]
 pub fn unpack_normal(texel: [u8; 4]) -> ([f32; 3], bool) {
     let packed = u32::from_le_bytes(texel);
     let x = (packed & 0xffff) as f32 / 65_535.0 * 2.0 - 1.0;

@@ -65,7 +65,6 @@ impl Maps {
 }
 
 /// Code of a texel in a chart that `weight` pixels see.
-#[must_use]
 pub fn coverage_code(weight: f32) -> u8 {
     if weight <= 0.0 {
         return CODE_UNSEEN;
@@ -81,7 +80,6 @@ pub fn coverage_code(weight: f32) -> u8 {
 }
 
 /// Code of a texel in a chart whose pixels differ by `residual` from the result; `None` if no pixel counts.
-#[must_use]
 pub fn residual_code(residual: Option<f32>) -> u8 {
     let Some(residual) = residual else {
         return CODE_UNSEEN;
@@ -91,14 +89,12 @@ pub fn residual_code(residual: Option<f32>) -> u8 {
 }
 
 /// Least coverage of a code, in pixels.
-#[must_use]
 pub fn coverage_of(code: u8) -> Option<f32> {
     (code >= CODE_SEEN)
         .then(|| ((f32::from(code) - f32::from(CODE_OBSERVED)) / CODES_PER_OCTAVE).exp2())
 }
 
 /// Residual in the middle of a code, in 0 to ¼.
-#[must_use]
 pub fn residual_of(code: u8) -> Option<f32> {
     let steps = code.checked_sub(CODE_SEEN)?;
     Some(FULL_RESIDUAL * (f32::from(steps) / f32::from(u8::MAX - CODE_SEEN)).powi(2))

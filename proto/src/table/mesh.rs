@@ -51,7 +51,6 @@ impl Mesh {
     const MAGIC: &'static [u8; 8] = b"KILNMSH1";
 
     /// Size of the table in bytes.
-    #[must_use]
     pub fn byte_len(&self) -> u64 {
         HEADER_BYTES as u64
             + self.positions.len() as u64 * (12 + 12 + 8 + 4)
@@ -126,7 +125,6 @@ impl Surface {
     const MAGIC: &'static [u8; 8] = b"KILNSRF3";
 
     /// Size of the table in bytes.
-    #[must_use]
     pub fn byte_len(&self) -> u64 {
         let [vertices, triangles] = self.simplified_counts();
         let all = self.positions.len() + self.triangles.len() + vertices + triangles;

@@ -29,19 +29,16 @@ impl Refined {
     const MAGIC: &'static [u8; 8] = b"KILNREF2";
 
     /// Size in bytes of a table of this many views.
-    #[must_use]
     pub fn byte_len_of(views: usize) -> u64 {
         (HEADER_BYTES + views * (4 + 12 + size_of::<Camera>())) as u64
     }
 
     /// Size of the table in bytes.
-    #[must_use]
     pub fn byte_len(&self) -> u64 {
         Self::byte_len_of(self.views.len())
     }
 
     /// The view with this index.
-    #[must_use]
     pub fn view(&self, index: u32) -> Option<&RefinedView> {
         let place = self.views.binary_search_by_key(&index, |view| view.index);
         self.views.get(place.ok()?)

@@ -68,7 +68,6 @@ impl SplatScene {
     };
 
     /// Size of the table in bytes.
-    #[must_use]
     pub fn byte_len(&self) -> u64 {
         let cameras = size_of_val(self.cameras.as_slice()) as u64;
         let harmonics = size_of_val(self.harmonics.as_slice()) as u64;

@@ -37,13 +37,11 @@ impl Texture {
     const MAGIC: &'static [u8; 8] = b"KILNTEX1";
 
     /// Size of the table in bytes.
-    #[must_use]
     pub fn byte_len(&self) -> u64 {
         Self::bytes_for(self.size, self.maps.is_some())
     }
 
     /// Size in bytes of the table of a texture of `size²` texels, with or without maps.
-    #[must_use]
     pub fn bytes_for(size: u32, maps: bool) -> u64 {
         let each = 5 + if maps { Maps::TEXEL_BYTES } else { 0 };
         HEADER_BYTES as u64 + u64::from(size) * u64::from(size) * each

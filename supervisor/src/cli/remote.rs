@@ -43,7 +43,6 @@ pub struct Task {
 
 impl Task {
     /// Whether its exit code tells of a job or of files.
-    #[must_use]
     pub fn is_of_job(&self) -> bool {
         !matches!(self.what, What::Status(_) | What::List(..))
     }

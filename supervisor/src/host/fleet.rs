@@ -41,7 +41,6 @@ struct Lane {
 
 impl Fleet {
     /// No bake is running. `slots` bakes may have data at once on each adapter.
-    #[must_use]
     pub fn new(slots: usize) -> Self {
         Self {
             slots,
@@ -118,13 +117,11 @@ impl Fleet {
     }
 
     /// The largest number of adapters that a job was seen to choose from; 1 before any was.
-    #[must_use]
     pub fn adapters(&self) -> usize {
         self.peers.values().map(Vec::len).max().unwrap_or(1)
     }
 
     /// Every adapter that a bake has opened.
-    #[must_use]
     pub fn seen(&self) -> Vec<AdapterInfo> {
         self.seen.values().cloned().collect()
     }

@@ -217,7 +217,6 @@ impl Gate {
     }
 
     /// All open breakers, sorted by name.
-    #[must_use]
     pub fn resting(&self, now: Instant) -> Vec<Rest> {
         let open = self
             .breakers

@@ -30,7 +30,6 @@ pub enum Step {
 
 impl Step {
     /// For messages, after "trying again".
-    #[must_use]
     pub fn describe(self) -> &'static str {
         match self {
             Self::FreshPipelines => "with freshly compiled stages",
@@ -103,7 +102,6 @@ impl Policy {
 }
 
 /// The steps that may help against a fault of bake, mildest first.
-#[must_use]
 pub fn steps(code: Code, exit: &Exit, adapter: Option<&AdapterInfo>) -> &'static [Step] {
     use Step::{OtherAdapter, SamePlan, SmallerPlan, SoftwareAdapter, VertexColours};
     let driver = adapter.is_some_and(|adapter| adapter.kind != "native");
@@ -137,7 +135,6 @@ pub fn steps(code: Code, exit: &Exit, adapter: Option<&AdapterInfo>) -> &'static
 }
 
 /// The mildest step that is allowed, possible and not tried yet, with the rung that it leads to.
-#[must_use]
 pub fn climb(
     rung: &Rung,
     tried: &[Step],
@@ -202,9 +199,8 @@ mod tests {
     fn adapter(kind: &str) -> AdapterInfo {
         AdapterInfo {
             name: format!("the {kind} one"),
-            backend: String::new(),
             kind: kind.to_owned(),
-            driver: String::new(),
+            ..AdapterInfo::default()
         }
     }
 

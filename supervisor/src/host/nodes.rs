@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 const NODES: [(&str, &str); 2] = [("", "nvidia"), ("dri", "renderD")];
 
 /// Nodes of GPUs beneath `dev`, in the order of their names. A node may be of a virtual GPU that draws nothing.
-#[must_use]
 pub fn gpus(dev: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for (folder, beginning) in NODES {
@@ -25,7 +24,6 @@ pub fn gpus(dev: &Path) -> Vec<PathBuf> {
 }
 
 /// What a job says whose device is `auto` and that no GPU bakes, where `dev` has the node of one.
-#[must_use]
 pub fn unused(dev: &Path) -> Option<String> {
     let node = gpus(dev).into_iter().next()?;
     Some(format!(

@@ -42,19 +42,16 @@ const DEATHS: u32 = 2;
 pub type Key = Digest;
 
 /// The key of the pipelines that a worker offers.
-#[must_use]
 pub fn key(offer: &str) -> Key {
     Digest::of(format!("{}|{offer}", proto::BUILD_ID))
 }
 
 /// `$XDG_CACHE_HOME/kiln/pipelines`, by default beneath `~/.cache`.
-#[must_use]
 pub fn default_folder() -> Option<PathBuf> {
     Some(home::folder("XDG_CACHE_HOME", ".cache")?.join("kiln/pipelines"))
 }
 
 /// The folder of the cache for the option `asked`; `none` switches it off.
-#[must_use]
 pub fn folder(asked: Option<PathBuf>) -> Option<PathBuf> {
     match asked {
         Some(folder) if folder.as_os_str() == "none" => None,
@@ -65,7 +62,6 @@ pub fn folder(asked: Option<PathBuf>) -> Option<PathBuf> {
 
 /// Whether cached pipelines may have caused a bake's failure. Before its stages are compiled almost any failure may be
 /// theirs; later only one of its driver.
-#[must_use]
 pub fn suspected(code: Code, exit: &Exit, compiled: bool) -> bool {
     match code {
         Code::GpuDeviceLost | Code::GpuHang | Code::ShaderRejected | Code::IncompleteOutput => true,
@@ -106,7 +102,6 @@ struct Shared {
 
 impl Vault {
     /// A cache in this folder, which need not exist; `None` switches it off.
-    #[must_use]
     pub fn new(folder: Option<PathBuf>) -> Self {
         Self(folder.map(|path| {
             Arc::new(Shared {
@@ -118,7 +113,6 @@ impl Vault {
     }
 
     /// Whether pipelines of this key are cached.
-    #[must_use]
     pub fn keeps(&self, key: &Key) -> bool {
         (self.0.as_ref()).is_some_and(|shared| {
             let deaths = lock(&shared.deaths);

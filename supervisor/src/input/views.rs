@@ -101,7 +101,6 @@ fn with_list(input: Input, file: &Path) -> Result<Input, Box<JobError>> {
 
 /// Where the list of pictures of a file of Bundler lies that is in a folder `bundle`: around that. And the file's name from
 /// there.
-#[must_use]
 pub fn list_around(file: &Path, name: &str) -> Option<(PathBuf, String)> {
     let around = (file.parent()?)
         .ends_with("bundle")
@@ -134,7 +133,6 @@ fn masks(around: &OwnedFd) -> Option<Arc<OwnedFd>> {
 }
 
 /// The file of Gaussian splats that is given as the mesh, or that the folder of an unpacked SOG holds. It needs no views.
-#[must_use]
 pub fn splats_of(mesh: &Path) -> Option<PathBuf> {
     let list = mesh.join(splats::LIST);
     if mesh.is_dir() {
@@ -173,13 +171,11 @@ pub fn find_uploaded(what: &str, top: &Path, main: &str) -> Result<Input, Box<Jo
 }
 
 /// Whether a file of this name lists the images of a COLMAP model.
-#[must_use]
 pub fn is_model(name: &str) -> bool {
     matches!(name, "images.bin" | "images.txt")
 }
 
 /// The camera file that belongs to such a list; naming one names both.
-#[must_use]
 pub fn companion(name: &str) -> Option<&'static str> {
     match name {
         "images.bin" => Some("cameras.bin"),
@@ -189,7 +185,6 @@ pub fn companion(name: &str) -> Option<&'static str> {
 }
 
 /// The file beside a list of views in which nerfstudio's exporters say how they moved its world. It need not exist.
-#[must_use]
 pub fn exporter(name: &str) -> String {
     let folder = name.rsplit_once('/').map_or("", |(folder, _)| folder);
     let slash = if folder.is_empty() { "" } else { "/" };

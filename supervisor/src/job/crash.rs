@@ -39,7 +39,6 @@ const TEXT_BYTES: usize = 64 * 1024;
 const TEXT_LINE: usize = 300;
 
 /// Whether an end deserves a folder: not one that the input, the caller or the installation explains.
-#[must_use]
 pub fn worth_keeping(code: Code) -> bool {
     matches!(
         code,
@@ -58,7 +57,6 @@ pub fn worth_keeping(code: Code) -> bool {
 }
 
 /// The default root: `$XDG_STATE_HOME/kiln/crashes`, by default beneath `~/.local/state`.
-#[must_use]
 pub fn default_root() -> Option<PathBuf> {
     Some(home::folder("XDG_STATE_HOME", ".local/state")?.join("kiln/crashes"))
 }
@@ -81,7 +79,6 @@ pub struct Death<'a> {
 }
 
 /// Writes the folder. Best effort: none where there is no place for it.
-#[must_use]
 pub fn keep(death: &Death<'_>) -> Option<PathBuf> {
     let root = death.spec.crash_root.as_ref()?;
     write(root, death)

@@ -34,7 +34,6 @@ pub struct Kept {
 
 impl Kept {
     /// Of a job.
-    #[must_use]
     pub fn of(spec: &Spec) -> Self {
         Self {
             options: JobOptions {

@@ -79,7 +79,6 @@ impl<'a> Kind<'a> {
     }
 
     /// Bound of each worker's memory in bytes.
-    #[must_use]
     pub fn memory_limit(self) -> Option<u64> {
         match self {
             Self::Bake(spec) => spec.memory_limit,
@@ -129,7 +128,6 @@ impl<'a> Kind<'a> {
 
     /// What a process of `role` is for: a bake works on this rung, and an encode with these tables, of the mesh that
     /// prepare has summed up.
-    #[must_use]
     pub fn assignment(
         self,
         role: Role,
@@ -209,7 +207,6 @@ impl<'a> Kind<'a> {
     }
 
     /// Its report before it begins.
-    #[must_use]
     pub fn report(self) -> Report {
         match self {
             Self::Bake(spec) => Report::new(spec),

@@ -60,10 +60,10 @@ pub enum JobEvent {
 
 /// What to do.
 #[derive(Clone, Debug)]
+#[expect(missing_docs, reason = "the names of most fields say it")]
 pub enum Action {
     /// Start a process. A bake works on this rung.
     Spawn {
-        /// Its role.
         role: Role,
         /// The rung of the ladder.
         rung: Rung,
@@ -72,27 +72,17 @@ pub enum Action {
     Wait {
         /// The role whose start is delayed.
         role: Role,
-        /// How long.
         delay: Duration,
     },
     /// Report that a role is retried.
     Retry {
-        /// Which role.
         role: Role,
-        /// Why.
         fault: Box<Fault>,
-        /// What the retry changes.
         step: Step,
-        /// The delay before it.
         delay: Duration,
     },
     /// Kill the process.
-    Kill {
-        /// Its role.
-        role: Role,
-        /// Why.
-        why: Kill,
-    },
+    Kill { role: Role, why: Kill },
     /// Drop what the role's last process wrote.
     Discard(Role),
     /// Free the tables that only bake reads.
@@ -182,7 +172,6 @@ const ROLES: [Role; 3] = [Role::Prepare, Role::Bake, Role::Encode];
 
 impl Life {
     /// A job that has not begun.
-    #[must_use]
     pub fn new(rung: Rung, policy: Policy) -> Self {
         Self {
             roles: Default::default(),
@@ -204,25 +193,21 @@ impl Life {
     }
 
     /// The rung that bake works on.
-    #[must_use]
     pub fn rung(&self) -> &Rung {
         &self.rung
     }
 
     /// The steps taken so far.
-    #[must_use]
     pub fn tried(&self) -> &[Step] {
         &self.tried
     }
 
     /// How many times a role was started.
-    #[must_use]
     pub fn starts(&self, role: Role) -> u32 {
         self.roles[role as usize].starts
     }
 
     /// Whether the job has finished.
-    #[must_use]
     pub fn finished(&self) -> bool {
         self.stage == Stage::Finished
     }

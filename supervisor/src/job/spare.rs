@@ -57,7 +57,6 @@ pub struct Spares {
 
 impl Spares {
     /// Room for this many spares of each kind. Spares on different adapters are of different kinds.
-    #[must_use]
     pub fn new(room: usize) -> Self {
         Self {
             room,

@@ -15,7 +15,7 @@ use crate::host::ladder::Rung;
 use crate::job::life;
 use crate::process::child::ChildId;
 use crate::process::dispatcher::Assignment;
-use crate::process::verdict::{Ending, Exit, Kill, LastWords};
+use crate::process::verdict::{Ending, Exit, Kill};
 
 impl Job<'_> {
     /// Starts a process for `role` as soon as the gate allows it.
@@ -195,14 +195,8 @@ pub(super) fn spare_key(spec: &Spec, rung: &Rung) -> Key {
 /// The end of a process that never existed.
 fn unborn(role: Role, kill: Option<Kill>, exit: Exit) -> Ending {
     Ending {
-        role,
-        phase: Phase::Start,
         hello: false,
-        adapter: None,
-        failure: None,
         kill,
-        exit,
-        memory_kill: None,
-        last: LastWords::default(),
+        ..Ending::new(role, Phase::Start, exit)
     }
 }

@@ -27,7 +27,6 @@ pub struct MapTargets {
 
 impl MapTargets {
     /// The pictures' names in a folder.
-    #[must_use]
     pub fn within(folder: &Path) -> [PathBuf; 3] {
         ["coverage.png", "residual.png", "provenance.png"].map(|name| folder.join(name))
     }
@@ -120,13 +119,11 @@ impl Spec {
     }
 
     /// Edge of the atlas that is baked, all pages together.
-    #[must_use]
     pub fn atlas_size(&self) -> u32 {
         self.form.pages.atlas(self.options.texture_size)
     }
 
     /// What bake can do on a rung before there is data.
-    #[must_use]
     pub fn warm_job(&self, rung: &Rung) -> WarmJob {
         WarmJob {
             device: rung.device.clone(),
@@ -138,7 +135,6 @@ impl Spec {
     }
 
     /// The part of it that prepare needs.
-    #[must_use]
     pub fn prepare_job(&self) -> PrepareJob {
         let options = &self.options;
         let surface = self.mesh.path == self.views.path && splats::are_in(&self.views.name);

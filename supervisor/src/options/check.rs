@@ -185,13 +185,11 @@ impl JobOptions {
     }
 
     /// As it is kept and shown: every key, in one order.
-    #[must_use]
     pub fn canonical(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }
 
     /// Of [`Self::canonical`]: two jobs with the same one are the same job.
-    #[must_use]
     pub fn digest(&self) -> Digest {
         Digest::of(self.canonical())
     }

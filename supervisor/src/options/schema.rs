@@ -27,7 +27,6 @@ pub(super) fn source_or_null(_generator: &mut SchemaGenerator) -> Schema {
 }
 
 /// The schemas of a spec and its parts, by their names in the document.
-#[must_use]
 pub fn schemas() -> [(&'static str, Value); 2] {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.inline_subschemas = true;

@@ -52,7 +52,6 @@ impl JobOptions {
     }
 
     /// Uploaded files of the job by name: those of the mesh in `mesh/`, of the views in `views/`, and so on.
-    #[must_use]
     pub fn uploads(&self) -> BTreeMap<String, Digest> {
         let mut uploads = BTreeMap::new();
         for (folder, source) in self.sources() {
@@ -68,7 +67,6 @@ impl JobOptions {
     }
 
     /// Bytes of the files that it names by path, as far as they are there.
-    #[must_use]
     pub fn path_bytes(&self) -> u64 {
         let size = |path: &Path| std::fs::metadata(path).map_or(0, |file| file.len());
         let sizes = self.sources().map(|(_, source)| match source {
@@ -93,7 +91,6 @@ pub fn plain_name(name: &str) -> Result<String, &'static str> {
 }
 
 /// What is wrong with the plain name of an uploaded file, if something is.
-#[must_use]
 pub fn bad_name(name: &str) -> Option<&'static str> {
     if name.is_empty() || name.len() > MAX_FILE_NAME {
         return Some("is empty or longer than 255 bytes");

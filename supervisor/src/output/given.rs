@@ -75,7 +75,6 @@ impl Given {
 }
 
 /// The error for a file that is both read and written, or written twice.
-#[must_use]
 pub fn named_twice(path: &Path) -> Box<JobError> {
     JobError::own(
         Code::InvalidSpec,

@@ -56,7 +56,6 @@ pub struct Cgroups {
 
 impl Cgroups {
     /// Finds where groups can be created, removes those of dead supervisors, and tests by creating one.
-    #[must_use]
     pub fn find(limits: Limits) -> Self {
         let read = |name: &str| {
             fs::read_to_string(name).map_err(|error| format!("{name} cannot be read: {error}"))

@@ -116,7 +116,6 @@ impl Child {
     }
 
     /// The process is reaped.
-    #[must_use]
     pub fn is_over(&self) -> bool {
         self.task.is_finished()
     }

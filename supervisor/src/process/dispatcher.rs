@@ -55,7 +55,6 @@ pub struct Dispatcher {
 
 impl Dispatcher {
     /// Nothing has been sent.
-    #[must_use]
     pub fn new(assignment: Assignment) -> Self {
         Self {
             assignment,
@@ -75,19 +74,16 @@ impl Dispatcher {
     }
 
     /// Everything has been sent: from here on, a silent child is itself at fault.
-    #[must_use]
     pub fn ended(&self) -> bool {
         self.ended
     }
 
     /// `Start` has been sent, so the child holds tables of the current prepare.
-    #[must_use]
     pub fn started(&self) -> bool {
         self.started
     }
 
     /// Whether the child has all that it needs to begin; for bake, that includes the mesh.
-    #[must_use]
     pub fn at_work(&self) -> bool {
         self.started && self.meshed
     }
@@ -98,7 +94,6 @@ impl Dispatcher {
     }
 
     /// Whether its stages are compiled, so that it may have data.
-    #[must_use]
     pub fn compiled(&self) -> bool {
         self.compiled
     }
@@ -252,7 +247,6 @@ impl Dispatcher {
 }
 
 /// How many views of the fit encode shows on a contact sheet and on a report's page.
-#[must_use]
 pub fn shown_views(preview: bool, html: bool) -> usize {
     match (preview, html) {
         (_, true) => PAGE_TRAINING_VIEWS,
@@ -263,7 +257,6 @@ pub fn shown_views(preview: bool, html: bool) -> usize {
 
 /// The views that encode gets, by rising index. These are all held-out views for measurement and, to be shown, so many
 /// views of the fit, spread evenly from the first on.
-#[must_use]
 pub fn encode_views(views: &[(u32, bool)], shown: usize) -> Vec<u32> {
     let sorted = |wanted: bool| {
         let mut indices: Vec<u32> = views

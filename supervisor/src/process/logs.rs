@@ -47,7 +47,6 @@ pub struct Owner(Arc<Mutex<Arc<str>>>);
 
 impl Owner {
     /// Starts with this job.
-    #[must_use]
     pub fn new(job: Arc<str>) -> Self {
         Self(Arc::new(Mutex::new(job)))
     }
@@ -58,7 +57,6 @@ impl Owner {
     }
 
     /// The job's name.
-    #[must_use]
     pub fn name(&self) -> Arc<str> {
         Arc::clone(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -70,7 +68,6 @@ pub struct Tail(Arc<Mutex<VecDeque<String>>>);
 
 impl Tail {
     /// The lines, oldest first.
-    #[must_use]
     pub fn lines(&self) -> Vec<String> {
         self.0
             .lock()
@@ -98,7 +95,6 @@ pub struct Pump {
 
 impl Pump {
     /// Starts reading.
-    #[must_use]
     pub fn start(
         pipe: impl AsyncRead + Unpin + Send + 'static,
         source: Source,

@@ -17,7 +17,6 @@ pub enum Condition {
 }
 
 /// The state of a process.
-#[must_use]
 pub fn condition(pid: u32) -> Condition {
     let stat = reserve::read(format!("/proc/{pid}/stat")).unwrap_or_default();
     match state(&stat) {
@@ -43,7 +42,6 @@ pub struct Share {
 
 impl Share {
     /// Reads it now; zero where the kernel does not tell.
-    #[must_use]
     pub fn of(pid: u32) -> Self {
         let Ok(threads) = reserve::lend(|| fs::read_dir(format!("/proc/{pid}/task"))) else {
             return Self::default();
@@ -59,7 +57,6 @@ impl Share {
 
     /// The share of its runnable time since `before` that it had to wait, 0-1. A process that sleeps, or is stuck in
     /// the kernel, is not starved.
-    #[must_use]
     pub fn starved_since(&self, before: &Self) -> f64 {
         let waited = self.waited.saturating_sub(before.waited) as f64;
         let ran = self.ran.saturating_sub(before.ran) as f64;
@@ -95,7 +92,6 @@ pub struct Holdings {
 
 impl Holdings {
     /// Counts everything now.
-    #[must_use]
     pub fn count(parked: usize) -> Self {
         reserve::refill();
         let links: Vec<_> = fs::read_dir("/proc/self/fd")

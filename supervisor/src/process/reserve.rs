@@ -73,7 +73,6 @@ pub fn read(path: impl AsRef<Path>) -> io::Result<String> {
 }
 
 /// A hint for a shortage of descriptors, as one line.
-#[must_use]
 pub fn need() -> String {
     let limit = getrlimit(Resource::RLIMIT_NOFILE).map_or(0, |(soft, _)| soft);
     format!(

@@ -24,11 +24,11 @@ pub struct Status {
 
 /// Why a process does not count as sandboxed, as one line for people.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "its messages say what the fields are")]
 pub enum Unsafe {
     /// The process itself reports too little.
     #[error("{role} is not fully sandboxed ({level}): {missing}", role = .role.name(), level = .level.name())]
     Level {
-        /// Its role.
         role: Role,
         /// The level that it reached.
         level: Level,
@@ -38,34 +38,20 @@ pub enum Unsafe {
     /// The kernel contradicts the process.
     #[error("the kernel says that {role} has no sandbox: {missing}", role = .role.name())]
     Denied {
-        /// Its role.
         role: Role,
         /// Every requirement that is not met.
         missing: String,
     },
     /// Out of descriptors, so nobody can tell.
     #[error("{role} cannot be seen to be in its sandbox: {why}", role = .role.name())]
-    Short {
-        /// Its role.
-        role: Role,
-        /// The system's message.
-        why: String,
-    },
+    Short { role: Role, why: String },
     /// The status is missing or unreadable.
     #[error("the sandbox of {role} cannot be checked: /proc/{pid}/status {why}", role = .role.name())]
-    Unreadable {
-        /// Its role.
-        role: Role,
-        /// Its pid.
-        pid: u32,
-        /// The system's message.
-        why: String,
-    },
+    Unreadable { role: Role, pid: u32, why: String },
 }
 
 impl Unsafe {
     /// The reason for killing the process.
-    #[must_use]
     pub fn kill(&self) -> Kill {
         match self {
             Self::Short { .. } => Kill::Short(self.to_string()),
@@ -110,7 +96,6 @@ pub fn check(role: Role, stage: Stage, pid: u32, account: &Sandbox) -> Result<()
 }
 
 /// Whether a process at this level is given data.
-#[must_use]
 pub fn enough(level: Level) -> bool {
     level >= Level::NoLandlock
 }
@@ -145,7 +130,6 @@ pub fn judge(role: Role, stage: Stage, status: &Status) -> Result<(), Unsafe> {
 }
 
 /// Parses `/proc/PID/status`; `None` if a line is missing that every kernel with seccomp has.
-#[must_use]
 pub fn parse(text: &str) -> Option<Status> {
     // A process chooses its own name, the first line. The kernel escapes newlines in it.
     let field = |name: &str| {

@@ -76,7 +76,6 @@ const ORDER: [(Table, Table); 2] = [
 
 impl TableStore {
     /// An empty store for a texture of `texture_size²` texels.
-    #[must_use]
     pub fn new(texture_size: u32) -> Self {
         Self {
             texture_size,
@@ -99,7 +98,6 @@ impl TableStore {
     }
 
     /// An empty store for a comparison of so many models: prepare makes nothing but figures and perhaps a picture.
-    #[must_use]
     pub fn of_comparison(models: usize, picture: bool) -> Self {
         let comparison = Some(Comparing { models, picture });
         Self {
@@ -152,7 +150,6 @@ impl TableStore {
     }
 
     /// Edge of the atlas in texels.
-    #[must_use]
     pub fn texture_size(&self) -> u32 {
         self.texture_size
     }
@@ -478,7 +475,6 @@ impl TableStore {
     }
 
     /// A table, once it is written.
-    #[must_use]
     pub fn filled(&self, table: Table) -> Option<&Arc<Blob>> {
         self.entries
             .get(&table)
@@ -487,7 +483,6 @@ impl TableStore {
     }
 
     /// Bytes of a view's pixels, drawn or not; 0 where the view is not there.
-    #[must_use]
     pub fn pixel_bytes(&self, view: u32) -> u64 {
         let header = self
             .filled(Table::View(view))
@@ -496,7 +491,6 @@ impl TableStore {
     }
 
     /// A finished file that its maker has read back, and the digest of what it read.
-    #[must_use]
     pub fn file(&self, table: Table) -> Option<(Arc<Blob>, Sha256)> {
         let entry = self.entries.get(&table)?;
         Some((Arc::clone(&entry.blob), entry.verified?))
@@ -509,19 +503,16 @@ impl TableStore {
     }
 
     /// Filled views in the order in which they came: index and holdout mark.
-    #[must_use]
     pub fn views(&self) -> &[(u32, bool)] {
         &self.views
     }
 
     /// No further view will come.
-    #[must_use]
     pub fn delivered(&self) -> bool {
         self.delivered
     }
 
     /// Prepare is done.
-    #[must_use]
     pub fn prepared(&self) -> bool {
         self.prepared
     }

@@ -46,7 +46,6 @@ pub enum Kill {
 
 impl Kill {
     /// One word for programs.
-    #[must_use]
     pub fn word(&self) -> &'static str {
         match self {
             Self::NoHello { .. } => "no_hello",
@@ -83,7 +82,6 @@ pub enum Exit {
 
 impl Exit {
     /// The signal's name, if one ended the process.
-    #[must_use]
     pub fn signal_name(&self) -> Option<String> {
         match self {
             Self::Signal(number) => Some(
@@ -95,7 +93,6 @@ impl Exit {
     }
 
     /// The code with which the process returned, if it did.
-    #[must_use]
     pub fn code(&self) -> Option<i32> {
         match self {
             Self::Code(code) => Some(*code),
@@ -105,7 +102,6 @@ impl Exit {
 
     /// Whether a signal that the process itself raises ended it, as a driver's bug does. SIGKILL and SIGTERM come from
     /// outside.
-    #[must_use]
     pub fn is_own_doing(&self) -> bool {
         matches!(
             self,
@@ -168,6 +164,23 @@ pub struct Ending {
     pub last: LastWords,
 }
 
+impl Ending {
+    /// A process that said hello and ended so in this phase, and of which nothing else is known.
+    pub fn new(role: Role, phase: Phase, exit: Exit) -> Self {
+        Self {
+            role,
+            phase,
+            hello: true,
+            adapter: None,
+            failure: None,
+            kill: None,
+            exit,
+            memory_kill: None,
+            last: LastWords::default(),
+        }
+    }
+}
+
 /// What is wrong, for programs and for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
@@ -182,7 +195,6 @@ pub struct Fault {
 }
 
 /// Finds what is wrong with a process that ended without its result.
-#[must_use]
 pub fn fault(ending: &Ending) -> Fault {
     if let (Some(failure), None | Some(Kill::Lingering)) = (&ending.failure, &ending.kill) {
         let Failure {

@@ -22,7 +22,6 @@ pub const STALL_FLOOR: Duration = Duration::from_secs(2);
 pub const STALL_FACTOR: u32 = 4;
 
 /// The most silence that a role can gain by announcements.
-#[must_use]
 pub fn stall_cap(role: Role) -> Duration {
     Duration::from_secs(match role {
         // One chart of a million triangles can take a minute on a slow machine.
@@ -53,13 +52,11 @@ pub struct PhaseState {
 
 impl PhaseState {
     /// The share that is done, in 0-1, where the total is known.
-    #[must_use]
     pub fn fraction(&self) -> Option<f64> {
         (self.total > 0).then(|| (self.done as f64 / self.total as f64).min(1.0))
     }
 
     /// Time left if the rest goes as fast as what is done. Unknown for the first 2 % and where there is no total.
-    #[must_use]
     pub fn time_left(&self, now: Instant) -> Option<Duration> {
         let share = self.fraction().filter(|share| *share > 0.02)?;
         let elapsed = now.duration_since(self.since).as_secs_f64();
@@ -89,7 +86,6 @@ pub struct Watch {
 
 impl Watch {
     /// Starts the clock of a process that was spawned now.
-    #[must_use]
     pub fn new(floor: Duration, cap: Duration, now: Instant) -> Self {
         Self {
             floor,
@@ -112,13 +108,11 @@ impl Watch {
     }
 
     /// Whether `Hello` came.
-    #[must_use]
     pub fn said_hello(&self) -> bool {
         self.hello
     }
 
     /// The latest phase.
-    #[must_use]
     pub fn phase(&self) -> Phase {
         self.phase
     }
@@ -143,7 +137,6 @@ impl Watch {
     }
 
     /// Whether the silence is long enough to check if the process gets processor time at all.
-    #[must_use]
     pub fn suspicious(&self) -> bool {
         self.silence * 2 >= self.floor
     }

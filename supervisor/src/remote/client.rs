@@ -36,7 +36,6 @@ pub enum Later {
 
 impl Client {
     /// A client of the sidecar at this place.
-    #[must_use]
     pub fn new(place: Place, patience: Duration) -> Self {
         Self {
             place,
@@ -46,7 +45,6 @@ impl Client {
     }
 
     /// Pauses between the attempts at one request.
-    #[must_use]
     pub fn pauses(&self) -> Pauses<'_> {
         Pauses {
             client: self,

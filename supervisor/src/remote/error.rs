@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::JobError;
 use crate::process::verdict::RetryClass;
 use crate::serve::problem::Code;
-use crate::words::{printable, word};
+use crate::words::printable;
 
 /// The pause after a refusal that names no time.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -95,7 +95,6 @@ struct Problem {
 
 impl Refused {
     /// Reads a refusal from an answer that is not a success.
-    #[must_use]
     pub fn read(status: StatusCode, after: Option<&str>, body: &[u8]) -> Self {
         // `Retry-After` may also be a date; then the default pause applies.
         let after = after
@@ -116,7 +115,7 @@ impl Refused {
         };
         Self {
             status,
-            code: (Code::ALL.into_iter()).find(|code| word(code) == problem.code),
+            code: (Code::ALL.into_iter()).find(|code| code.name() == problem.code),
             detail: printable(detail, MAX_TEXT_BYTES),
             field: problem.field.map(|field| printable(&field, 80)),
             after,
@@ -124,13 +123,11 @@ impl Refused {
     }
 
     /// Whether the same request may succeed later.
-    #[must_use]
     pub fn is_for_later(&self) -> bool {
         self.exit_code() == exit::TEMPFAIL
     }
 
     /// How long to wait before that.
-    #[must_use]
     pub fn pause(&self) -> Duration {
         self.after.unwrap_or(AGAIN).max(AGAIN)
     }
@@ -149,7 +146,7 @@ impl Refused {
             None => (RetryClass::Input, format!("the sidecar refuses: {message}")),
         };
         ErrorReport {
-            code: (self.code).map_or("unknown".to_owned(), |code| word(&code)),
+            code: self.code.map_or("unknown", Code::name).to_owned(),
             class,
             message: printable(&message, MAX_TEXT_BYTES),
             hint: hint(self).to_owned(),
@@ -171,7 +168,6 @@ impl Refused {
 }
 
 /// The exit code of each problem.
-#[must_use]
 pub fn of(code: Code) -> u8 {
     match code {
         Code::InvalidSpec | Code::IdempotencyKeyReused => exit::USAGE,
@@ -218,7 +214,6 @@ fn hint(refused: &Refused) -> &'static str {
 
 impl RemoteError {
     /// What a person or a program is told of it.
-    #[must_use]
     pub fn report(&self) -> ErrorReport {
         let (code, class, exit_code, message, hint) = match self {
             Self::Local(error) => return ErrorReport::of(error),
@@ -288,7 +283,7 @@ impl RemoteError {
 impl ErrorReport {
     fn of(error: &JobError) -> Self {
         Self {
-            code: word(&error.code),
+            code: error.code.name().to_owned(),
             class: error.class,
             message: printable(&error.message, MAX_TEXT_BYTES),
             hint: error.hint.clone(),
@@ -316,7 +311,7 @@ mod tests {
             if code.retryable() {
                 assert_eq!(of(code), exit::TEMPFAIL, "{code:?}");
             }
-            let body = format!(r#"{{"code": "{}", "detail": "x"}}"#, word(&code));
+            let body = format!(r#"{{"code": "{}", "detail": "x"}}"#, code.name());
             let refused = Refused::read(code.meaning().0, Some("7"), body.as_bytes());
             assert_eq!(refused.code, Some(code));
             assert_eq!(RemoteError::Refused(refused).report().exit_code, of(code));

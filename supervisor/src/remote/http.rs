@@ -62,7 +62,6 @@ pub struct Answer {
 
 impl Ask {
     /// A request without a body.
-    #[must_use]
     pub fn new(method: Method, path: impl Into<String>) -> Self {
         Self {
             method,
@@ -179,7 +178,6 @@ fn contents(file: Arc<File>, size: u64, sent: Arc<AtomicU64>) -> Body {
 
 impl Answer {
     /// A header's text.
-    #[must_use]
     pub fn header(&self, name: HeaderName) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
     }

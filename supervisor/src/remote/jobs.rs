@@ -111,13 +111,11 @@ impl Job {
     }
 
     /// Whether the spec has this option switched on: `preview`, `html`, `maps`.
-    #[must_use]
     pub fn was_told(&self, option: &str) -> bool {
         self.known.spec[option] == true
     }
 
     /// Why it failed, as far as that can be read; `None` if it did not fail.
-    #[must_use]
     pub fn failure(&self) -> Option<Box<JobError>> {
         if !matches!(self.known.state, State::Failed | State::Cancelled) {
             return None;

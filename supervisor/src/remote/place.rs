@@ -44,7 +44,6 @@ pub enum Place {
 
 impl Place {
     /// In words.
-    #[must_use]
     pub fn shown(&self) -> String {
         match self {
             Self::Unix { path, .. } => path.display().to_string(),
@@ -53,7 +52,6 @@ impl Place {
     }
 
     /// The value of `Host`.
-    #[must_use]
     pub fn host(&self) -> String {
         match self {
             Self::Unix { .. } => "localhost".to_owned(),

@@ -25,7 +25,6 @@ const SCRIPT: &str = include_str!("html/page.js");
 
 impl Report {
     /// The page before and after the rows of views.
-    #[must_use]
     pub fn page(&self) -> [String; 2] {
         let output = self.options.output.display().to_string();
         let mut head = format!(

@@ -13,7 +13,6 @@ const LONGEST: f64 = 1e9;
 
 impl Report {
     /// The lines of the table.
-    #[must_use]
     pub fn plan_lines(&self, plan: &BakePlan) -> Vec<String> {
         let mut lines = vec![adapter(plan)];
         let mesh = self.prepare.as_ref().map(|prepare| {

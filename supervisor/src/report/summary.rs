@@ -18,7 +18,6 @@ const SOUND_DB: f32 = 16.0;
 
 impl Report {
     /// The closing lines.
-    #[must_use]
     pub fn summary(&self) -> Vec<String> {
         let mut lines = Vec::new();
         if self.plan.is_some() {
@@ -78,7 +77,6 @@ impl Report {
     }
 
     /// Why the texture is probably not what was wanted, if it is not.
-    #[must_use]
     pub fn doubt(&self) -> Option<String> {
         let psnr = self.psnr.train_db.filter(|psnr| *psnr < SOUND_DB)?;
         Some(format!(

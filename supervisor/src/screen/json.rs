@@ -43,7 +43,6 @@ pub struct Json {
 
 impl Json {
     /// The listener of one of several jobs.
-    #[must_use]
     pub fn of(job: &str) -> Self {
         Self {
             job: Some(job.to_owned()),
@@ -172,7 +171,6 @@ pub(super) fn sum_line(sum: &Sum) -> Value {
 }
 
 /// The line of an error, with or without a job.
-#[must_use]
 pub fn error_line(error: &JobError) -> Value {
     let mut line = json!({ "event": "error" });
     if let (Value::Object(line), Ok(Value::Object(fields))) =

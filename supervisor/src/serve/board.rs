@@ -52,7 +52,6 @@ pub enum State {
 
 impl State {
     /// Whether the state is final.
-    #[must_use]
     pub fn is_over(self) -> bool {
         matches!(self, Self::Succeeded | Self::Failed | Self::Cancelled)
     }

@@ -38,7 +38,6 @@ pub struct Unsafe(String);
 
 impl Unsafe {
     /// Whether an error has this cause.
-    #[must_use]
     pub fn is(error: &io::Error) -> bool {
         error.get_ref().is_some_and(|inner| inner.is::<Self>())
     }

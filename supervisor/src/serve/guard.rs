@@ -52,7 +52,6 @@ impl Guard {
     }
 
     /// Classifies a peer before its first request.
-    #[must_use]
     pub fn sitter(&self, peer: &Peer) -> Sitter {
         match peer {
             Peer::Unix(_) if peer.rules() => Sitter::Owner,

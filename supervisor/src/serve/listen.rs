@@ -28,19 +28,16 @@ pub enum Peer {
 
 impl Peer {
     /// Whether this is the sidecar's own user or root, by the Unix socket: they may use all jobs.
-    #[must_use]
     pub fn rules(&self) -> bool {
         matches!(self, Self::Unix(uid) if *uid == 0 || *uid == Uid::current().as_raw())
     }
 
     /// Whether the peer may see a job of this client.
-    #[must_use]
     pub fn sees(&self, client: &str) -> bool {
         self.rules() || self.client() == client
     }
 
     /// The name under which the peer's jobs are counted and owned.
-    #[must_use]
     pub fn client(&self) -> String {
         match self {
             Self::Unix(uid) => format!("uid:{uid}"),
@@ -141,7 +138,6 @@ impl Sockets {
     }
 
     /// The addresses, for messages.
-    #[must_use]
     pub fn places(&self) -> Vec<String> {
         let made = (self.made.iter()).map(|(path, _, _)| format!("unix:{}", path.display()));
         let given = self.unix.iter().filter(|_| self.made.is_none());
@@ -211,7 +207,6 @@ fn refused(place: &str, error: &io::Error, hint: &str) -> Box<JobError> {
 }
 
 /// `$XDG_RUNTIME_DIR/kiln/kiln.sock`, or a folder of this user under `/tmp`.
-#[must_use]
 pub fn default_socket() -> PathBuf {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     runtime

@@ -9,7 +9,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
-use prometheus_client::registry::{Registry, Unit};
+use prometheus_client::registry::{Metric, Registry, Unit};
 
 use crate::process::procfs::Holdings;
 use crate::report::Report;
@@ -59,61 +59,39 @@ impl Default for Metrics {
     fn default() -> Self {
         // A draft takes a second, an 8192² texture on a slow machine half an hour.
         let bounds = [0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 60.0, 180.0, 600.0, 1800.0];
-        let mut metrics = Self {
-            registry: Mutex::default(),
-            jobs: Family::default(),
-            seconds: Histogram::new(bounds),
-            exits: Family::default(),
-            retries: Family::default(),
-            requests: Family::default(),
-            queued: Gauge::default(),
-            queued_bytes: Gauge::default(),
-            running: Gauge::default(),
-            open_fds: Gauge::default(),
-            memfds: Gauge::default(),
-            unkillable: Gauge::default(),
-        };
         let mut registry = Registry::with_prefix("kiln");
-        registry.register("jobs", "Jobs that ended", metrics.jobs.clone());
-        registry.register_with_unit(
-            "job_duration",
-            "From a job's begin to its end",
-            Unit::Seconds,
-            metrics.seconds.clone(),
-        );
-        registry.register(
-            "worker_exits",
-            "Worker processes that ended",
-            metrics.exits.clone(),
-        );
-        registry.register(
-            "retries",
-            "Processes that took a failed one's place",
-            metrics.retries.clone(),
-        );
-        registry.register(
-            "http_requests",
-            "Requests that were answered",
-            metrics.requests.clone(),
-        );
-        registry.register("queue_jobs", "Jobs that wait", metrics.queued.clone());
-        registry.register_with_unit(
-            "queue",
-            "Inputs of the jobs that wait",
-            Unit::Bytes,
-            metrics.queued_bytes.clone(),
-        );
-        registry.register("running_jobs", "Jobs at work", metrics.running.clone());
-        registry.register("open_fds", "Open descriptors", metrics.open_fds.clone());
-        registry.register("memfds", "Tables in shared memory", metrics.memfds.clone());
-        registry.register(
-            "unkillable_workers",
-            "Killed, and still there",
-            metrics.unkillable.clone(),
-        );
-        metrics.registry = Mutex::new(registry);
-        metrics
+        let of = &mut registry;
+        let seconds = Histogram::new(bounds);
+        Self {
+            jobs: new(of, "jobs", "Jobs that ended"),
+            seconds: {
+                let help = "From a job's begin to its end";
+                of.register_with_unit("job_duration", help, Unit::Seconds, seconds.clone());
+                seconds
+            },
+            exits: new(of, "worker_exits", "Worker processes that ended"),
+            retries: new(of, "retries", "Processes that took a failed one's place"),
+            requests: new(of, "http_requests", "Requests that were answered"),
+            queued: new(of, "queue_jobs", "Jobs that wait"),
+            queued_bytes: {
+                let (help, bytes) = ("Inputs of the jobs that wait", Gauge::default());
+                of.register_with_unit("queue", help, Unit::Bytes, bytes.clone());
+                bytes
+            },
+            running: new(of, "running_jobs", "Jobs at work"),
+            open_fds: new(of, "open_fds", "Open descriptors"),
+            memfds: new(of, "memfds", "Tables in shared memory"),
+            unkillable: new(of, "unkillable_workers", "Killed, and still there"),
+            registry: Mutex::new(registry),
+        }
     }
+}
+
+/// A registered metric.
+fn new<M: Metric + Clone + Default>(of: &mut Registry, name: &str, help: &str) -> M {
+    let metric = M::default();
+    of.register(name, help, metric.clone());
+    metric
 }
 
 impl Metrics {
@@ -121,7 +99,7 @@ impl Metrics {
     pub fn job(&self, report: &Report, time: Duration) {
         let (outcome, code) = match &report.error {
             None => ("succeeded", String::new()),
-            Some(error) => ("failed", word(&error.code)),
+            Some(error) => ("failed", error.code.name().to_owned()),
         };
         let outcome = outcome.to_owned();
         self.jobs.get_or_create(&Outcome { outcome, code }).inc();

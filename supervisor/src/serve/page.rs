@@ -9,13 +9,11 @@ use axum::http::Method;
 use axum::routing::get;
 
 /// Whether a request may come without the token.
-#[must_use]
 pub fn is_public(method: &Method, path: &str) -> bool {
     matches!(*method, Method::GET | Method::HEAD) && (path == "/" || path.starts_with("/page/"))
 }
 
 /// The line that says where the page is; with a token that may be shown, a link that is ready to be opened.
-#[must_use]
 pub fn link(place: &str, token: Option<&str>) -> String {
     match token {
         Some(token) => {

@@ -54,7 +54,6 @@ pub struct Proof {
 
 impl Proof {
     /// The self-test as the API shows it.
-    #[must_use]
     pub fn show(&self) -> Value {
         json!({
             "passed": self.outcome.as_ref().map(Result::is_ok),
@@ -66,7 +65,6 @@ impl Proof {
     }
 
     /// Whether the latest test failed, is missing, or is old.
-    #[must_use]
     pub fn is_due(&self, now: Instant) -> bool {
         let fresh = |at: Instant| now.saturating_duration_since(at) < AGE;
         !self.at.is_some_and(fresh)

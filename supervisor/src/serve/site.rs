@@ -53,7 +53,6 @@ impl FromStr for Origin {
 
 impl Origin {
     /// As a URL without a slash at its end.
-    #[must_use]
     pub fn url(&self) -> &str {
         &self.0
     }
@@ -105,7 +104,6 @@ impl Sites {
     }
 
     /// Whether a browser asks, without the token, if it may ask with it.
-    #[must_use]
     pub fn is_preflight<B>(&self, request: &Request<B>) -> bool {
         let headers = request.headers();
         *request.method() == Method::OPTIONS
@@ -114,7 +112,6 @@ impl Sites {
     }
 
     /// The other site from whose page a request comes, if it may ask.
-    #[must_use]
     pub fn other(&self, headers: &HeaderMap) -> Option<HeaderValue> {
         let origin = headers.get(header::ORIGIN)?;
         let mut others = self.others.iter();

@@ -105,7 +105,6 @@ pub struct Seat {
 
 impl Slots {
     /// A table sized by this process's descriptor limit.
-    #[must_use]
     pub fn new() -> Self {
         Self::of(getrlimit(Resource::RLIMIT_NOFILE).map_or(DESCRIPTORS, |(soft, _)| soft))
     }

@@ -35,7 +35,6 @@ struct Hands {
 
 impl Clock {
     /// A clock that stands still at this wall-clock time.
-    #[must_use]
     pub fn still(wall_ms: i64) -> Self {
         Self(Arc::new(Hands {
             still: true,
@@ -64,7 +63,6 @@ impl Clock {
     }
 
     /// Wall-clock time, in milliseconds since 1970.
-    #[must_use]
     pub fn wall_ms(&self) -> i64 {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         let system = since.map_or(0, |time| {

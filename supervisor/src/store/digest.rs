@@ -16,13 +16,15 @@ pub struct Digest([u8; 32]);
 
 impl Digest {
     /// Hashes bytes in memory.
-    #[must_use]
     pub fn of(bytes: impl AsRef<[u8]>) -> Self {
         Self(sha2::Sha256::digest(bytes.as_ref()).into())
     }
 
     /// Hashes the rest of a file.
-    pub(super) fn of_file(mut file: File) -> io::Result<Self> {
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn of_file(mut file: File) -> io::Result<Self> {
         let (mut hash, mut chunk) = (sha2::Sha256::new(), vec![0; 256 << 10]);
         loop {
             match file.read(&mut chunk)? {
@@ -33,13 +35,11 @@ impl Digest {
     }
 
     /// Wraps a hash.
-    #[must_use]
     pub fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 
     /// The raw hash.
-    #[must_use]
     pub fn bytes(&self) -> &[u8; 32] {
         &self.0
     }

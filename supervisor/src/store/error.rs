@@ -18,6 +18,7 @@ const SHOWN: usize = 16;
 
 /// Why the store did not carry out a request.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
+#[expect(missing_docs, reason = "its messages say what the fields are")]
 pub enum StoreError {
     /// Another process has the store open.
     #[error("the store {} is in use by another kiln: stop it, or choose another folder with --store", .0.display())]
@@ -25,7 +26,6 @@ pub enum StoreError {
     /// The folder cannot be used as it is.
     #[error("the store {} cannot be used: {why}", .folder.display())]
     Folder {
-        /// The folder.
         folder: PathBuf,
         /// What is wrong, and how to fix it.
         why: String,
@@ -33,7 +33,6 @@ pub enum StoreError {
     /// A later version of Kiln wrote the store.
     #[error("the store {} has schema {found}, this kiln knows {known}: use the newer kiln, or another folder with --store", .folder.display())]
     Newer {
-        /// The folder.
         folder: PathBuf,
         /// Schema version of the database.
         found: i64,
@@ -42,12 +41,7 @@ pub enum StoreError {
     },
     /// The database is damaged; it was left unchanged.
     #[error("the store {} is damaged ({detail}): nothing was changed; restore it, or choose another folder with --store", .folder.display())]
-    Corrupt {
-        /// The folder.
-        folder: PathBuf,
-        /// What was found.
-        detail: String,
-    },
+    Corrupt { folder: PathBuf, detail: String },
 
     /// A limit of the queue is reached.
     #[error("{0}")]
@@ -55,7 +49,6 @@ pub enum StoreError {
     /// The file system has too little space for new work.
     #[error("the disk of the store has {free} bytes free, and keeps {kept}")]
     Full {
-        /// Free bytes.
         free: u64,
         /// Bytes that must stay free.
         kept: u64,
@@ -66,7 +59,6 @@ pub enum StoreError {
     /// A file name that is not allowed.
     #[error("file name {name:?}: {why}")]
     BadName {
-        /// The name.
         name: String,
         /// What is wrong with it.
         why: &'static str,
@@ -75,24 +67,13 @@ pub enum StoreError {
     #[error(
         "the spec, with all its defaults, has more than {limit} bytes: name fewer files, or shorter names"
     )]
-    SpecTooLarge {
-        /// The limit in bytes.
-        limit: usize,
-    },
+    SpecTooLarge { limit: usize },
     /// The upload is too large.
     #[error("the upload is larger than {limit} bytes")]
-    TooLarge {
-        /// The limit in bytes.
-        limit: u64,
-    },
+    TooLarge { limit: u64 },
     /// The bytes do not match the announced digest.
     #[error("the bytes have SHA-256 {found}, not {expected}")]
-    DigestMismatch {
-        /// Announced.
-        expected: Digest,
-        /// Received.
-        found: Digest,
-    },
+    DigestMismatch { expected: Digest, found: Digest },
 
     /// The job does not exist.
     #[error("no such job")]
@@ -101,25 +82,17 @@ pub enum StoreError {
     #[error("the job was removed")]
     Gone,
     /// The job's state does not allow this; nothing changed.
-    #[error("the job is {}", .0.word())]
+    #[error("the job is {}", .0.name())]
     WrongState(State),
     /// A result is missing from the job's folder, or differs from its description.
     #[error("the artifact {name:?} {why}")]
-    BadArtifact {
-        /// Its name.
-        name: String,
-        /// What is wrong.
-        why: String,
-    },
+    BadArtifact { name: String, why: String },
 
     /// The disk failed; the request was not carried out.
     #[error("{what}: {detail}")]
     Disk {
-        /// The kind of failure.
         fault: Fault,
-        /// What was attempted.
         what: String,
-        /// What the system said.
         detail: String,
     },
     /// The store's folder, or something in it, was moved, removed, replaced or made read-only.
@@ -173,7 +146,6 @@ impl StoreError {
     }
 
     /// Whether the disk is at fault, not the request.
-    #[must_use]
     pub fn is_disk(&self) -> bool {
         matches!(self, Self::Disk { .. })
     }

@@ -20,7 +20,6 @@ pub struct JobId([u8; 16]);
 
 impl JobId {
     /// Its timestamp, in milliseconds since 1970.
-    #[must_use]
     pub fn ms(&self) -> u64 {
         let ms = self.0.iter().take(6);
         ms.fold(0, |ms, byte| ms << 8 | u64::from(*byte))

@@ -7,46 +7,25 @@ use serde::Serialize;
 use super::digest::Digest;
 use super::id::JobId;
 
-/// The state of a job, as far as it must survive a power cut.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum State {
-    /// Waits for its turn.
-    Queued,
-    /// Workers are running.
-    Running,
-    /// Its artifacts are available.
-    Succeeded,
-    /// It ended with an error.
-    Failed,
-    /// Its client ended it.
-    Cancelled,
+proto::worded! {
+    /// The state of a job, as far as it must survive a power cut.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+    pub enum State {
+        /// Waits for its turn.
+        Queued = "queued",
+        /// Workers are running.
+        Running = "running",
+        /// Its artifacts are available.
+        Succeeded = "succeeded",
+        /// It ended with an error.
+        Failed = "failed",
+        /// Its client ended it.
+        Cancelled = "cancelled",
+    }
 }
 
 impl State {
-    /// Every state.
-    pub const ALL: [Self; 5] = [
-        Self::Queued,
-        Self::Running,
-        Self::Succeeded,
-        Self::Failed,
-        Self::Cancelled,
-    ];
-
-    /// Its name in the database and in the API.
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Queued => "queued",
-            Self::Running => "running",
-            Self::Succeeded => "succeeded",
-            Self::Failed => "failed",
-            Self::Cancelled => "cancelled",
-        }
-    }
-
     /// Whether the state is final.
-    #[must_use]
     pub fn is_terminal(self) -> bool {
         matches!(self, Self::Succeeded | Self::Failed | Self::Cancelled)
     }
@@ -162,7 +141,6 @@ pub enum Outcome {
 
 impl Outcome {
     /// The corresponding state.
-    #[must_use]
     pub fn state(self) -> State {
         match self {
             Self::Succeeded => State::Succeeded,

@@ -208,7 +208,7 @@ fn end_rows(db: &Connection, id: JobId, end: &End, now_ms: i64, expires_ms: i64)
         )?
         .query_row(
             // Without a file there is nothing to fetch.
-            params![id.to_string(), end.outcome.state().word(), now_ms, expires_ms, end.artifacts.is_empty()],
+            params![id.to_string(), end.outcome.state().name(), now_ms, expires_ms, end.artifacts.is_empty()],
             |row| row.get(0),
         )?;
     db.prepare_cached("UPDATE texts SET error = ?2, report = ?3 WHERE job = ?1")?
@@ -341,7 +341,7 @@ pub(super) fn list(
     let before = before.map_or_else(|| "g".to_owned(), |id| id.to_string());
     // One more than asked for shows whether there is another page.
     let more = i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1);
-    let word = state.map_or("", State::word);
+    let word = state.map_or("", State::name);
     let select = || -> Sql<Vec<JobId>> {
         let mut select = db.prepare_cached(&text)?;
         let rows = select.query_map(params![word, before, more, client.unwrap_or("")], |row| {

@@ -20,7 +20,7 @@ pub(super) fn read_id(row: &Row<'_>, place: usize) -> Sql<JobId> {
 /// A job's state, by its word.
 pub(super) fn read_state(row: &Row<'_>, place: usize) -> Sql<State> {
     let word: String = row.get(place)?;
-    let state = State::ALL.into_iter().find(|state| state.word() == word);
+    let state = State::ALL.into_iter().find(|state| state.name() == word);
     state.ok_or_else(|| rusqlite::Error::InvalidColumnType(place, word, Type::Text))
 }
 

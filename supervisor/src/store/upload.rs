@@ -75,7 +75,6 @@ impl Upload {
     }
 
     /// Bytes so far.
-    #[must_use]
     pub fn size(&self) -> u64 {
         self.size
     }

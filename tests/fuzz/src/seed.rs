@@ -23,7 +23,6 @@ pub(crate) use packet::summaries;
 pub type Seed = (&'static str, String, Vec<u8>);
 
 /// All seeds that are made.
-#[must_use]
 pub fn all() -> Vec<Seed> {
     let mut seeds = Vec::new();
     packet::add(&mut seeds);
@@ -39,7 +38,6 @@ pub fn all() -> Vec<Seed> {
 }
 
 /// The folder of kept inputs.
-#[must_use]
 pub fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("seeds")
 }
@@ -87,7 +85,6 @@ fn read_if_there<T: Default>(
 }
 
 /// Packs inputs into one file: for each, its length in four bytes, little-endian, then its bytes.
-#[must_use]
 pub fn pack<'a>(inputs: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
     let with_length = |input: &[u8]| [&(input.len() as u32).to_le_bytes()[..], input].concat();
     inputs.flat_map(with_length).collect()

@@ -47,7 +47,6 @@ pub const ENABLE: [&str; 2] = ["VK_LAYER_PATH", "VK_INSTANCE_LAYERS"];
 
 /// Contents of the layer's manifest, a file with any name that ends in `.json`. A sandbox allows reading a library in
 /// the manifest's own folder.
-#[must_use]
 pub fn manifest(library: &str) -> String {
     // No build folder has a character that JSON escapes; the loader refuses a path with one.
     format!(

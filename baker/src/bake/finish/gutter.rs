@@ -37,7 +37,6 @@ pub(crate) fn gutter(
 }
 
 /// Finishes a texture whose gutter is filled. `observed` is the weight with which pixels observe each texel, in pixels.
-#[must_use]
 pub fn finish(
     texels: &[[f32; 4]],
     observed: &[f32],
@@ -76,7 +75,6 @@ pub fn finish(
 }
 
 /// Mean absolute difference in sRGB, 0-1, between the two sides of the seams; 0 where there are none.
-#[must_use]
 pub fn seam_residual(texels: &[[f32; 4]], atlas: &Atlas, blend: Blend) -> f32 {
     let seams = &atlas.seams;
     if seams.is_empty() {

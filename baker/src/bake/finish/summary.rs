@@ -1,7 +1,6 @@
 //! Report of a bake: residuals of the views, provenance of the texels → figures.
 
 use proto::message::{AdapterInfo, BakeSummary, CameraFate, ProvenanceShares, ViewFit};
-use proto::plan::RowsHeld;
 use proto::table::{Provenance, Texture};
 use rayon::prelude::*;
 
@@ -52,29 +51,12 @@ pub(crate) fn blank(adapter: AdapterInfo, known: [u64; 3]) -> BakeSummary {
     let [observed, weak, filled] = known;
     BakeSummary {
         adapter,
-        covered_pixels: 0,
         chart_texels: observed + weak + filled,
         observed_texels: observed + weak,
         filled_texels: filled,
         provenance: shares(known),
-        iterations: 0,
-        rows: RowsHeld::default(),
-        train_psnr_db: 0.0,
-        seam_residual: 0.0,
-        views: Vec::new(),
-        refinement: None,
-        channels: Vec::new(),
-        detail: None,
-        times: Vec::new(),
-        gpu_times: Vec::new(),
-        host_times: Vec::new(),
-        pipeline_cache: None,
-        from_mesh_ms: 0.0,
-        peak_vram_kib: 0,
-        driver_vram_kib: None,
-        uploaded_kib: 0,
-        read_back_kib: 0,
         peak_rss_kib: peak_rss_kib(),
+        ..BakeSummary::default()
     }
 }
 

@@ -264,19 +264,16 @@ impl Device {
     }
 
     /// The adapter, as reports name it.
-    #[must_use]
     pub fn info(&self) -> &AdapterInfo {
         &self.info
     }
 
     /// Number of equally good adapters, this one included.
-    #[must_use]
     pub fn peers(&self) -> u32 {
         self.peers
     }
 
     /// Key of adapter, driver and build under which its pipelines can be kept; none where they cannot.
-    #[must_use]
     pub fn cache_key(&self) -> Option<&str> {
         self.key.as_deref()
     }
@@ -287,7 +284,6 @@ impl Device {
     }
 
     /// Origin of its pipelines, and the data to keep, if any.
-    #[must_use]
     pub fn gained(&self) -> Option<(PipelineCache, Option<Vec<u8>>)> {
         self.cache.as_ref().map(Cache::gained)
     }
@@ -480,9 +476,8 @@ mod tests {
     fn info(name: &str, kind: &str) -> AdapterInfo {
         AdapterInfo {
             name: name.to_owned(),
-            backend: String::new(),
             kind: kind.to_owned(),
-            driver: String::new(),
+            ..AdapterInfo::default()
         }
     }
 

@@ -206,7 +206,6 @@ impl<'a> DryRun<'a> {
     }
 
     /// Memory for rows before the first view, in a window of `texels` texels.
-    #[must_use]
     pub fn row_memory(&self, texels: usize) -> RowMemory {
         let own = Planes::bytes(self.size, self.texels as usize) + self.tile;
         let others = self.budget.in_use() - own;
@@ -260,7 +259,6 @@ impl<'a> DryRun<'a> {
     }
 
     /// Bytes of the job's budget.
-    #[must_use]
     pub fn budget(&self) -> u64 {
         self.budget.cap()
     }
@@ -394,7 +392,6 @@ impl<'a> DryRun<'a> {
 }
 
 /// Device memory by the driver's account, if it gives one.
-#[must_use]
 pub fn account(device: &Device) -> Option<DriverAccount> {
     let memory = driver::memory(&device.device)?;
     Some(DriverAccount {
@@ -417,7 +414,6 @@ pub struct InPools {
 /// What the device makes of some rows of a view of this width. Rows whose texels lie in a small box become boxes. The
 /// other rows of a block become patches, those of the subset apart: one patch if their texels fit, else the number of
 /// rows is halved, down to what always fits.
-#[must_use]
 pub fn in_pools(rows: &Rows, width: u32, window: &Window, taps: u32) -> InPools {
     let few = (PATCH_TEXELS / (4 * taps * taps)).max(1);
     let mut pools = InPools::default();

@@ -13,61 +13,34 @@ use crate::bake::solve::backend::BackendError;
 
 /// Why the GPU did not do its work.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "its messages say what the fields are")]
 pub enum GpuError {
     /// No adapter fits `--device`.
     #[error("no adapter fits --device {wanted}; found: {found}")]
-    NoAdapter {
-        /// The requested device.
-        wanted: String,
-        /// The adapters that exist.
-        found: String,
-    },
+    NoAdapter { wanted: String, found: String },
     /// The adapter gave no device.
     #[error("adapter {adapter} gives no device: {text}")]
-    NoDevice {
-        /// The adapter's name.
-        adapter: String,
-        /// wgpu's message.
-        text: String,
-    },
+    NoDevice { adapter: String, text: String },
     /// More than the budget, a binding or the adapter holds.
     #[error("{what} needs {bytes} bytes of device memory: {why}")]
     OutOfMemory {
-        /// The buffer or texture.
         what: String,
-        /// Its size.
         bytes: u64,
         /// The bound that it exceeds.
         why: String,
     },
     /// The driver ran out of memory where that ends the device.
     #[error("out of memory during {label}: {text}")]
-    Exhausted {
-        /// The work under way.
-        label: String,
-        /// The driver's message.
-        text: String,
-    },
+    Exhausted { label: String, text: String },
     /// The device is gone.
     #[error("device lost during {label}: {reason}")]
-    Lost {
-        /// The work under way.
-        label: String,
-        /// The driver's message.
-        reason: String,
-    },
+    Lost { label: String, reason: String },
     /// The driver or the shader compiler refused a stage.
     #[error("stage {stage} was refused: {text}")]
-    ShaderRejected {
-        /// The stage.
-        stage: String,
-        /// The compiler's message.
-        text: String,
-    },
+    ShaderRejected { stage: String, text: String },
     /// The adapter answered, but not all of the work was done.
     #[error("after {label}, {visited} of {asked} units of work were done (modulo 2³²)")]
     Incomplete {
-        /// The work under way.
         label: String,
         /// Units counted by the shaders.
         visited: u32,
@@ -76,12 +49,7 @@ pub enum GpuError {
     },
     /// wgpu refused a command: a bug in this crate.
     #[error("during {label}: {text}")]
-    Refused {
-        /// The work under way.
-        label: String,
-        /// wgpu's message.
-        text: String,
-    },
+    Refused { label: String, text: String },
 }
 
 /// How wgpu-hal, wgpu-core, their panics and ash word that memory ran out.
@@ -127,7 +95,6 @@ impl GpuError {
     }
 
     /// The code that the supervisor acts on.
-    #[must_use]
     pub fn code(&self) -> Code {
         match self {
             Self::NoAdapter { .. } | Self::NoDevice { .. } => Code::NoAdapter,
@@ -196,7 +163,6 @@ pub(super) fn label() -> &'static str {
 
 /// The failure that a panic stands for, if wgpu raised it while this thread worked on the device. Other panics give
 /// none.
-#[must_use]
 pub fn blame(panic: &PanicHookInfo<'_>) -> Option<Failure> {
     let file = panic.location()?.file();
     let text = panic.payload_as_str().unwrap_or("no text");

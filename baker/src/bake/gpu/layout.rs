@@ -1,5 +1,5 @@
-//! What Rust and WGSL must agree on: constants, which exist here only, and structures, which exist on both sides. A
-//! test parses every shader and compares names, offsets and sizes.
+//! What Rust and WGSL must agree on: constants and structures, which are written here only. Every shader gets them with
+//! its source, and a test compares offsets and sizes of the structures as both sides have them.
 //!
 //! A row bin is a square of the texture with the rows whose box begins there.
 
@@ -130,7 +130,7 @@ fn splat_prelude() -> String {
     )
 }
 
-/// A shader's constants, appended to it as one line, so that line numbers in messages stay right.
+/// A shader's constants and structures, appended to it as one line, so that line numbers in messages stay right.
 pub(super) fn prelude(taps: u32, blend: Blend) -> String {
     let linear = blend == Blend::Linear;
     let [small, large] = window::SQUARES;
@@ -148,6 +148,7 @@ pub(super) fn prelude(taps: u32, blend: Blend) -> String {
          const SMALL_TEXTURE: u32 = {SMALL_TEXTURE}u; const SQUARE_OF_SMALL: u32 = {small}u; const SQUARE_OF_LARGE: u32 = {large}u; const COARSE: u32 = {COARSE}u; const SQUARES: u32 = {SQUARES}u; const ONE_IN: u32 = {ONE_IN}u; \
          const LEVELS: u32 = {LEVELS}u; const BLOCK: u32 = {BLOCK}u; const SLOPE_FLOOR: f32 = {SLOPE_FLOOR:?}f;\n"
     ) + &splat_prelude()
+        + &structures_in_wgsl()
 }
 
 /// The kind of patches that a stage over rows is compiled for.
@@ -173,7 +174,7 @@ impl Patches {
     }
 }
 
-/// Declares structures that WGSL has too, and lists them for the test that compares both.
+/// Declares structures that WGSL has too.
 macro_rules! shared {
     ($($(#[$of:meta])* struct $name:ident { $($(#[$doc:meta])* $field:ident: $type:ty,)* })*) => {
         $(
@@ -184,6 +185,16 @@ macro_rules! shared {
                 $($(#[$doc])* pub(super) $field: $type,)*
             }
         )*
+
+        /// The same in WGSL.
+        fn structures_in_wgsl() -> String {
+            let field = |name: &str, of: &str| format!("{name}: {}, ", in_wgsl(of));
+            [$(
+                concat!("struct ", stringify!($name), " { ").to_owned(),
+                $(field(stringify!($field), stringify!($type)),)*
+                "} ".to_owned(),
+            )*].concat()
+        }
 
         /// The name of each structure, its fields with their offsets, and its size.
         #[cfg(test)]
@@ -196,6 +207,16 @@ macro_rules! shared {
             )),*]
         }
     };
+}
+
+/// A type of a field in WGSL.
+fn in_wgsl(of: &str) -> &str {
+    match of {
+        "[f32; 2]" => "vec2<f32>",
+        "[f32; 4]" => "vec4<f32>",
+        "[u32; 2]" => "vec2<u32>",
+        scalar => scalar,
+    }
 }
 
 shared! {
@@ -271,7 +292,9 @@ shared! {
         across: u32,
         /// Texels in a row of the window.
         size: u32,
+        /// Capacity for patches: those of the subset lie at its beginning, the others at its end.
         room: u32,
+        /// Invocations of a dispatch over rows, and over bins.
         row_stride: u32,
         row_bin_stride: u32,
     }
@@ -285,14 +308,16 @@ shared! {
         /// Rows in the lower half, at most [`LISTED_MOST`] where there is a list; texels of the list in the upper, at most
         /// [`PATCH_TEXELS`].
         counts: u32,
-        /// [`LISTED`], [`ROW_BIN_ROWS`] or [`SEAM`].
+        /// [`LISTED`], [`ROW_BIN_ROWS`] or [`SEAM`]. The entries of a seam are signed, its target is 0, and its rows have a
+        /// weight for each channel.
         kind: u32,
     }
 
     struct Row {
         /// Where its entries or its box begin in the words.
         start: u32,
-        /// Box, bin and subset bit (patch.wgsl).
+        /// Bit 0: the row is in the subset. Bits 1-5: its box, or [`NO_BOX`]. Without one, the bits above count the
+        /// entries; with one, bits 6-13 are the box's corner in its bin, and the bits above are the bin.
         shape: u32,
         /// Observed sRGB, and alpha.
         colour: u32,
@@ -310,11 +335,14 @@ shared! {
         blocks: u32,
     }
 
+    /// Parameters of every stage over texels.
     struct Texels {
         size: u32,
         count: u32,
+        /// Workgroups of a dispatch over all texels, and their invocations. Each takes every `stride`-th texel.
         groups: u32,
         stride: u32,
+        /// λ of links as a share of the mean diagonal, and the weight of seams as a multiple of λ.
         smoothness: f32,
         seam_ratio: f32,
         /// 1 where only the rows of the subset exist.
@@ -396,7 +424,9 @@ shared! {
         alpha: f32,
         beta: f32,
         rz: f32,
+        /// λ at unit slope, absolute.
         smoothness: f32,
+        /// `|x| + 1 < 2^reach_x`, `|p| < 2^reach_p`.
         reach_x: i32,
         reach_p: i32,
         unused_0: u32,

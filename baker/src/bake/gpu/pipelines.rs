@@ -46,7 +46,6 @@ pub struct Pipelines {
 
 impl Pipelines {
     /// The device that they are compiled for.
-    #[must_use]
     pub fn device(&self) -> &Device {
         &self.device
     }

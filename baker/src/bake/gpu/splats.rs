@@ -32,7 +32,7 @@ use super::device::{Device, GpuError};
 use super::error::under_way;
 use super::memory::{Budget, Buffer, OnDevice};
 use super::shaders::{
-    ROWS, SPLAT_BLEND, SPLAT_PROJECT, SPLAT_SORT, SPLAT_TILES, Shader, bind_layout,
+    SPLAT_BLEND, SPLAT_PROJECT, SPLAT_SORT, SPLAT_TILES, Shader, bind_layout, rows,
 };
 use super::stage::Compiled;
 pub(super) use store::Room;
@@ -82,7 +82,7 @@ impl Stages {
     fn new(device: &Device, linear: bool) -> Result<Self, GpuError> {
         let blend = if linear { Blend::Linear } else { Blend::Srgb };
         // No stage is over rows.
-        let rows = bind_layout(&device.device, "rows", ROWS);
+        let rows = bind_layout(&device.device, "rows", &rows());
         let shaders: [&'static Shader; 4] =
             [&SPLAT_PROJECT, &SPLAT_SORT, &SPLAT_TILES, &SPLAT_BLEND];
         let made = shaders

@@ -12,7 +12,7 @@ use super::device::{Device, GpuError};
 use super::error::{now, under_way};
 use super::layout::{GROUPS_ACROSS, Patches};
 use super::memory::Buffer;
-use super::shaders::{Over, Shader, bind_layout};
+use super::shaders::{Shader, bind_layout};
 
 #[derive(Debug)]
 pub(super) struct Compiled {
@@ -49,23 +49,25 @@ impl Shader {
             false => None,
         };
         let layout = device
-            .scoped(|| bind_layout(&device.device, self.name, self.bindings))
+            .scoped(|| bind_layout(&device.device, self.name, &self.bindings()))
             .map_err(|error| device.rejected(self.name, error))?;
-        let computed = (self.entries.iter()).filter(|(_, over)| *over != Over::Graphics);
-        let computed = computed.map(|entry| (Patches::Listed, &listed, entry));
-        let over_rows = self.entries.iter().filter(|(_, over)| *over == Over::Rows);
+        let entries = self.entries();
+        let computed = entries
+            .iter()
+            .map(|entry| (Patches::Listed, &listed, entry));
+        let over_rows = entries.iter().filter(|entry| entry.is_over_rows());
         let binned = (binned.iter()).flat_map(|module| {
             (over_rows.clone()).map(move |entry| (Patches::RowBins, module, entry))
         });
         let all: Vec<_> = computed.chain(binned).collect();
         // Drivers compile on the calling thread, so this runs in parallel.
-        let made = all.par_iter().map(|&(patches, module, &(entry, over))| {
+        let made = all.par_iter().map(|&(patches, module, entry)| {
             under_way(self.name, || {
                 let groups = [Some(&device.tally().layout), Some(&layout), Some(rows)];
                 // Without gaps: wgpu 30 does not rebind a group that the absence of an earlier group has disturbed.
-                let groups = &groups[..if over == Over::Rows { 3 } else { 2 }];
-                let made = self.pipeline(device, module, entry, groups)?;
-                Ok((patches, entry, made))
+                let groups = &groups[..if entry.is_over_rows() { 3 } else { 2 }];
+                let made = self.pipeline(device, module, entry.name, groups)?;
+                Ok((patches, entry.name, made))
             })
         });
         let mut pipelines = [BTreeMap::new(), BTreeMap::new()];

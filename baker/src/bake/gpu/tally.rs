@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use proto::job::Blend;
 
 use super::layout::{Patches, TALLY_WORDS};
-use super::shaders::{TALLY, TICK, bind_layout};
+use super::shaders::{self, TICK, bind_layout};
 
 /// Bytes of the device's counters.
 pub(super) const BYTES: u64 = (TALLY_WORDS * size_of::<u32>()) as u64;
@@ -39,7 +39,7 @@ impl Tally {
             usage: wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC,
             mapped_at_creation: false,
         });
-        let layout = bind_layout(device, "tally", TALLY);
+        let layout = bind_layout(device, "tally", &shaders::tally());
         let bind = device.create_bind_group(&wgpu::BindGroupDescriptor {
             label: Some("tally"),
             layout: &layout,

@@ -219,9 +219,7 @@ pub(super) fn view(index: u32, width: u32, height: u32, distance: f64, turn: f64
         index,
         width,
         height,
-        crop: [0, 0],
         has_alpha: true,
-        holdout: false,
         camera: Camera {
             rotation: [[cos, 0.0, -sin], [0.0, -1.0, 0.0], [-sin, 0.0, -cos]],
             translation: [0.0, 0.0, distance],
@@ -229,5 +227,6 @@ pub(super) fn view(index: u32, width: u32, height: u32, distance: f64, turn: f64
             centre: [0.5 * f64::from(width) + 0.3, 0.5 * f64::from(height) - 0.2],
         },
         pixels,
+        ..View::default()
     }
 }

@@ -53,7 +53,6 @@ impl Elsewhere {
 
 impl Original {
     /// Scales the surface to the ball around it.
-    #[must_use]
     pub fn new(surface: Surface) -> Self {
         let frame = Frame::around(&surface.positions, &surface.triangles);
         Self {
@@ -68,13 +67,11 @@ impl Original {
     }
 
     /// The ball's place in the world.
-    #[must_use]
     pub fn frame(&self) -> Frame {
         self.frame
     }
 
     /// Self, where the mesh is another surface.
-    #[must_use]
     pub fn if_other(&self) -> Option<&Self> {
         self.simplified.is_some().then_some(self)
     }
@@ -89,7 +86,6 @@ impl Original {
     }
 
     /// Number of triangles before and after simplification together.
-    #[must_use]
     pub fn triangles(&self) -> usize {
         let after = self.simplified.as_ref();
         self.triangles.len() + after.map_or(0, |after| after.triangles.len())

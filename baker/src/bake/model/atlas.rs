@@ -27,7 +27,6 @@ pub struct Atlas {
 
 impl Atlas {
     /// Computes the layout of a scene's texture.
-    #[must_use]
     pub fn new(scene: &Scene) -> Self {
         let triangles = cover(scene);
         unit();
@@ -120,7 +119,6 @@ fn weights(a: [f64; 2], b: [f64; 2], c: [f64; 2], area: f64, p: [f64; 2]) -> [f6
 }
 
 /// Barycentric coordinates of a texel's centre in the triangle that covers it.
-#[must_use]
 pub fn barycentrics(scene: &Scene, triangle: u32, texel: usize) -> [f32; 3] {
     let size = scene.size as usize;
     let centre = [(texel % size) as f64 + 0.5, (texel / size) as f64 + 0.5];

@@ -5,7 +5,6 @@ use std::sync::LazyLock;
 use proto::job::Blend;
 
 /// Decodes an sRGB value, 0-1, to linear light.
-#[must_use]
 pub fn decode(encoded: f32) -> f32 {
     if encoded <= 0.04045 {
         encoded / 12.92
@@ -18,7 +17,6 @@ pub fn decode(encoded: f32) -> f32 {
 const ROOTS: usize = 1024;
 
 /// Encodes linear light to sRGB; values outside 0-1 are clamped.
-#[must_use]
 pub fn encode(linear: f32) -> f32 {
     /// The power law at each step, and at one more: it spares a power for each pixel and channel.
     static ENCODED: LazyLock<[f32; ROOTS + 2]> = LazyLock::new(|| {
@@ -36,7 +34,6 @@ pub fn encode(linear: f32) -> f32 {
 }
 
 /// Slope of [`encode`] at a linear value.
-#[must_use]
 pub fn encode_slope(linear: f32) -> f32 {
     if linear <= 0.003_130_8 {
         12.92
@@ -63,7 +60,6 @@ pub enum Space {
 
 impl Space {
     /// How the fit's stages read the bytes; [`Blend::Srgb`] leaves them unchanged.
-    #[must_use]
     pub fn blend(self) -> Blend {
         match self {
             Self::Colour(blend) => blend,
@@ -88,7 +84,6 @@ pub struct Observed {
 }
 
 /// [`Observed`] for each byte.
-#[must_use]
 pub fn observed(blend: Blend) -> &'static [Observed; 256] {
     static LINEAR: LazyLock<[Observed; 256]> = LazyLock::new(|| {
         std::array::from_fn(|byte| {
@@ -113,7 +108,6 @@ pub fn observed(blend: Blend) -> &'static [Observed; 256] {
 }
 
 /// Square of d(sRGB)/d(value) at any value of the space of the fit.
-#[must_use]
 pub fn slope_squared(value: f32, blend: Blend) -> f32 {
     match blend {
         Blend::Linear => encode_slope(value.clamp(SLOPE_FLOOR, 1.0)).powi(2),
@@ -122,7 +116,6 @@ pub fn slope_squared(value: f32, blend: Blend) -> f32 {
 }
 
 /// From the space of the fit to sRGB, 0-1.
-#[must_use]
 pub fn to_display(value: f32, blend: Blend) -> f32 {
     match blend {
         Blend::Linear => encode(value),
@@ -131,7 +124,6 @@ pub fn to_display(value: f32, blend: Blend) -> f32 {
 }
 
 /// From the space of the fit to a byte of sRGB, rounded to nearest.
-#[must_use]
 pub fn to_byte(value: f32, blend: Blend) -> u8 {
     (to_display(value, blend) * 255.0).round() as u8
 }

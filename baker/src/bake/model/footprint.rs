@@ -28,7 +28,6 @@ pub const TOGETHER_TEXELS: u32 = 64;
 const GRID: usize = 256;
 
 /// The rows of one view, band by band from the top. `taps` is the s of s×s.
-#[must_use]
 pub fn footprints(scene: &Scene, view: &View, taps: u32) -> Vec<Rows> {
     footprints_above(scene, view, taps, LEAST_ENTRY)
 }

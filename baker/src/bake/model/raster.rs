@@ -49,7 +49,6 @@ pub struct Projected {
 
 impl Projected {
     /// Projects every triangle for a view of `width` × `height` pixels.
-    #[must_use]
     pub fn new(
         positions: &[[f32; 3]],
         triangles: &[[u32; 3]],
@@ -75,7 +74,6 @@ impl Projected {
     }
 
     /// Projects the triangles of a scene.
-    #[must_use]
     pub fn of_scene(scene: &Scene, camera: &Camera, width: u32, height: u32) -> Self {
         Self::new(&scene.positions, &scene.triangles, camera, width, height)
     }
@@ -86,7 +84,6 @@ impl Projected {
     }
 
     /// Triangles that touch each band of `band` rows of pixels, in their order.
-    #[must_use]
     pub fn bands(&self, height: u32, band: u32) -> Vec<Vec<u32>> {
         let mut bands = vec![Vec::new(); height.div_ceil(band) as usize];
         for (triangle, footing) in self.footings.iter().enumerate() {
@@ -158,7 +155,6 @@ pub struct RasterSamples {
 
 /// Rasterises `triangles` at s×s samples a pixel over the pixel rows `first..end`. From a pixel's top left
 /// corner, its sample (k, l) lies at ((k + ½)/s, (l + ½)/s).
-#[must_use]
 pub fn raster(
     projected: &Projected,
     triangles: &[u32],

@@ -33,7 +33,6 @@ pub struct Rows {
 
 impl Rows {
     /// Without rows yet.
-    #[must_use]
     pub fn of_view(view: u32) -> Self {
         Self {
             view,
@@ -51,25 +50,21 @@ impl Rows {
     }
 
     /// Number of rows.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.colours.len()
     }
 
     /// Whether no pixel has a row.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.colours.is_empty()
     }
 
     /// Entries of a row.
-    #[must_use]
     pub fn row(&self, row: usize) -> &[Entry] {
         &self.entries[self.starts[row] as usize..self.starts[row + 1] as usize]
     }
 
     /// What a row shows of the texels: `A_p x`.
-    #[must_use]
     pub fn predict(&self, row: usize, texels: &[[f32; 4]]) -> [f32; 4] {
         let mut sum = [0.0; 4];
         for entry in self.row(row) {

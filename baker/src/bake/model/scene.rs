@@ -40,7 +40,6 @@ pub struct Frame {
 
 impl Frame {
     /// A ball around a surface: its bounding box's circumscribed ball. Vertices that no triangle uses do not count.
-    #[must_use]
     pub fn around(positions: &[[f32; 3]], triangles: &[[u32; 3]]) -> Self {
         let mut low = [f64::INFINITY; 3];
         let mut high = [f64::NEG_INFINITY; 3];
@@ -61,7 +60,6 @@ impl Frame {
     }
 
     /// Converts world positions to scene units.
-    #[must_use]
     pub fn normalise(&self, positions: &[[f32; 3]]) -> Vec<[f32; 3]> {
         let into = |position: &[f32; 3]| {
             std::array::from_fn(|axis| {
@@ -73,7 +71,6 @@ impl Frame {
 
     /// The camera that sees the scene as `camera` sees the world: `R (c + r x) + t = r (R x + (R c + t) / r)`, and a
     /// common factor of camera coordinates does not move a projection.
-    #[must_use]
     pub fn camera(&self, camera: &Camera) -> Camera {
         let mut moved = *camera;
         for row in 0..3 {
@@ -86,14 +83,12 @@ impl Frame {
 
 impl Scene {
     /// Scales a mesh to the ball around itself.
-    #[must_use]
     pub fn new(mesh: &Mesh, size: u32) -> Self {
         let frame = Frame::around(&mesh.positions, &mesh.triangles);
         Self::framed(mesh, size, frame)
     }
 
     /// Scales a mesh to a given ball: its own, or that of the mesh before simplification.
-    #[must_use]
     pub fn framed(mesh: &Mesh, size: u32, frame: Frame) -> Self {
         let texel_coords = mesh
             .uvs
@@ -113,13 +108,11 @@ impl Scene {
     }
 
     /// See [`Frame::camera`].
-    #[must_use]
     pub fn camera(&self, camera: &Camera) -> Camera {
         self.frame.camera(camera)
     }
 
     /// The same scene with another window of its texture.
-    #[must_use]
     pub fn within(&self, window: &Window) -> Self {
         Self {
             window: window.clone(),
@@ -128,7 +121,6 @@ impl Scene {
     }
 
     /// Number of texels of its window.
-    #[must_use]
     pub fn texels(&self) -> usize {
         self.window.texels()
     }
@@ -152,7 +144,6 @@ pub(crate) fn in_camera(camera: &Camera, point: [f32; 3]) -> Vec3 {
 }
 
 /// Homogeneous pixel coordinates `(x·z, y·z, z)` of a point: its projection is `(x, y)`, its depth `z`.
-#[must_use]
 pub fn project(camera: &Camera, point: [f32; 3]) -> [f64; 3] {
     let at = in_camera(camera, point);
     [

@@ -13,7 +13,6 @@ pub const ONE_IN: u32 = 8;
 /// Whether the square of a texel is in the subset, in a texture of `size`² texels: see
 /// [`crate::bake::plan::window::Window::in_subset`]. It is every eighth along a row of squares and along a column; the next row's
 /// are shifted by three.
-#[must_use]
 pub fn holds(texel: u32, size: u32) -> bool {
     let edge = size.div_ceil(SQUARES);
     let [column, row] = [texel % size, texel / size].map(|at| at / edge);

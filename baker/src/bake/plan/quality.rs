@@ -48,7 +48,6 @@ impl Plan {
     /// The same plan for strips of a texture (the pilot fit), where λ is found on all rows. The coarse texels around
     /// them make every gain small: without the last step, 100 views of 1024² into 2048² in subdomains of 1 GiB and 512
     /// MiB lose 0.6 dB.
-    #[must_use]
     pub fn of_strips(&self) -> Self {
         let smoothness = match self.smoothness {
             Smoothness::FromSpread => Smoothness::FromSpread,
@@ -65,7 +64,6 @@ impl Plan {
     }
 
     /// The plan of a quality.
-    #[must_use]
     pub fn new(quality: Quality) -> Self {
         let plan = |taps, smoothness, rounds: &[(f32, u32)]| Self {
             taps,

@@ -71,13 +71,11 @@ impl Warm {
     }
 
     /// Number of adapters, including this one, that would have done equally well.
-    #[must_use]
     pub fn peers(&self) -> u32 {
         self.device().map_or(1, Device::peers)
     }
 
     /// The adapter that will do the work.
-    #[must_use]
     pub fn adapter(&self) -> AdapterInfo {
         self.device()
             .map_or_else(native::adapter, |device| device.info().clone())
@@ -128,7 +126,6 @@ impl Warm {
     }
 
     /// Key of the adapter, driver and build whose pipelines can be cached; none where that is impossible.
-    #[must_use]
     pub fn cache_key(&self) -> Option<&str> {
         self.device().and_then(Device::cache_key)
     }
@@ -148,7 +145,6 @@ impl Warm {
     }
 
     /// Origin of the pipelines and their compile time in milliseconds; none where the processor bakes.
-    #[must_use]
     pub fn stages(&self) -> Option<(PipelineCache, f64)> {
         Some((self.origin?, self.compile_ms))
     }

@@ -53,13 +53,11 @@ pub struct Window {
 }
 
 /// Edge of a texture's squares in texels.
-#[must_use]
 pub fn square(size: u32) -> u32 {
     SQUARES[usize::from(size > SMALL_TEXTURE)]
 }
 
 /// Number of squares across a texture, which is also the number of square lines.
-#[must_use]
 pub fn across(size: u32) -> u32 {
     size.div_ceil(square(size))
 }
@@ -91,7 +89,6 @@ impl WindowLayout {
 
 impl Window {
     /// The whole texture.
-    #[must_use]
     pub fn whole(size: u32) -> Self {
         Self {
             size,
@@ -105,7 +102,6 @@ impl Window {
 
     /// A band: consecutive lines of squares, with the squares of `beside`. Its core are the lines `core`, which are
     /// among them.
-    #[must_use]
     pub fn band(size: u32, lines: Range<u32>, core: Range<u32>, beside: &BTreeSet<u32>) -> Self {
         let mut window = Self::of(size, std::slice::from_ref(&lines), beside);
         let edge = square(size);
@@ -117,7 +113,6 @@ impl Window {
     }
 
     /// Strips of square lines, in their order; all of them are core.
-    #[must_use]
     pub fn strips(size: u32, strips: &[Range<u32>]) -> Self {
         Self {
             scattered: true,
@@ -126,7 +121,6 @@ impl Window {
     }
 
     /// Approximate share of the pixels rasterised for it that get a row: for strips, all pixels are rasterised.
-    #[must_use]
     pub fn share(&self) -> f64 {
         match self.scattered {
             true => f64::from(self.core[1] - self.core[0]) / f64::from(self.size.max(1)),
@@ -168,39 +162,33 @@ impl Window {
     }
 
     /// Whether it is the whole texture.
-    #[must_use]
     pub fn is_whole(&self) -> bool {
         self.squares.is_none()
     }
 
     /// The field `squares`; empty for the whole texture.
-    #[must_use]
     pub fn squares(&self) -> &[u32] {
         self.squares.as_deref().unwrap_or_default()
     }
 
     /// Number of texels.
-    #[must_use]
     pub fn texels(&self) -> usize {
         self.rows as usize * self.size as usize
     }
 
     /// The texture's rows that are its core.
-    #[must_use]
     pub fn core(&self) -> Range<usize> {
         let first = self.first as usize;
         first..first + (self.core[1] - self.core[0]) as usize
     }
 
     /// Of values of its texels, those of the core.
-    #[must_use]
     pub fn of_core<'a, T>(&self, texels: &'a [T]) -> &'a [T] {
         let [start, end] = self.core.map(|row| row as usize * self.size as usize);
         &texels[start..end]
     }
 
     /// The texel of the window that holds a texel of the texture, and whether it is that texel alone.
-    #[must_use]
     pub fn texel(&self, texel: u32) -> (u32, bool) {
         let Some(squares) = &self.squares else {
             return (texel, true);
@@ -215,7 +203,6 @@ impl Window {
     }
 
     /// The texture's texel of each texel of the window. None for those that stand for a square, or for nothing.
-    #[must_use]
     pub fn places(&self) -> Vec<Option<u32>> {
         if self.is_whole() {
             return (0..self.size * self.size).map(Some).collect();
@@ -239,7 +226,6 @@ impl Window {
 
     /// Whether the first texel of a bilinear lookup, at a place of the texture in texels, is in one of the window's own
     /// squares.
-    #[must_use]
     pub fn meets(&self, place: [f32; 2]) -> bool {
         let last = self.size.saturating_sub(1);
         let [x, y] = place.map(|at| ((at - 0.5).max(0.0) as u32).min(last));
@@ -264,7 +250,6 @@ impl Window {
 
     /// Whether a texel of the window, by its number there, is in the [`subset`] to which a fit can be narrowed: one
     /// square in [`subset::ONE_IN`] of a whole texture, or the core of a part.
-    #[must_use]
     pub fn in_subset(&self, texel: u32) -> bool {
         match self.is_whole() {
             true => subset::holds(texel, self.size),
@@ -273,7 +258,6 @@ impl Window {
     }
 
     /// Whether a row is in the subset, by the first of its texels.
-    #[must_use]
     pub fn row_in_subset(&self, row: &[Entry]) -> bool {
         let first = row.iter().map(|entry| entry.texel).min();
         first.is_some_and(|texel| self.in_subset(texel))
@@ -281,7 +265,6 @@ impl Window {
 
     /// Links of the window's texels, from those of the texture. Links between squares that are not adjacent here are
     /// dropped.
-    #[must_use]
     pub fn links(&self, links: &[u8]) -> Vec<u8> {
         if self.is_whole() {
             return links.to_vec();
@@ -316,7 +299,6 @@ impl Window {
     }
 
     /// Of rows over the texture's texels, those over the window's own.
-    #[must_use]
     pub fn rows_within(&self, rows: &Rows) -> Rows {
         if self.is_whole() {
             return rows.clone();

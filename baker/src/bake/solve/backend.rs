@@ -50,7 +50,6 @@ pub const LARGEST_RESIDUAL: f32 = 1.0;
 
 /// Bin of a residual. Bins are logarithmic: the last holds `LARGEST_RESIDUAL`, the first everything below its end. NaN
 /// is as large as any.
-#[must_use]
 pub fn bin_of(residual: f32) -> usize {
     if residual.is_nan() {
         return BINS - 1;
@@ -60,13 +59,11 @@ pub fn bin_of(residual: f32) -> usize {
 }
 
 /// Geometric middle of a bin.
-#[must_use]
 pub fn bin_middle(bin: usize) -> f32 {
     LARGEST_RESIDUAL * (-((BINS - 1 - bin) as f32 + 0.5) / BINS_PER_OCTAVE).exp2()
 }
 
 /// Geman-McClure weight: `1 / (1 + (residual / scale)²)²`. A scale of 0 excludes the view.
-#[must_use]
 pub fn robust_weight(residual: f32, scale: f32) -> f32 {
     if scale <= 0.0 {
         return 0.0;
@@ -78,7 +75,6 @@ pub fn robust_weight(residual: f32, scale: f32) -> f32 {
 
 /// Weight of a pixel by its alpha, which is at least [`MIN_ALPHA`]. A nearly opaque pixel shows little but the object.
 /// A half-opaque one may show anything, and counts only where no other view sees.
-#[must_use]
 pub fn alpha_weight(alpha: u8) -> f32 {
     let above = f32::from(alpha.saturating_sub(MIN_ALPHA - 1)) / f32::from(u8::MAX - MIN_ALPHA + 1);
     above * above.sqrt()
@@ -103,7 +99,6 @@ pub struct ViewResiduals {
 }
 
 /// The residual below which this share of the pixels of all `views` lies.
-#[must_use]
 pub fn quantile<'a>(views: impl IntoIterator<Item = &'a ViewResiduals>, share: f64) -> f32 {
     let mut histogram = [0u64; BINS];
     for view in views {
@@ -203,13 +198,11 @@ impl From<f64> for PerRow {
 
 impl RowMemory {
     /// Number of rows that fit, at so many entries each.
-    #[must_use]
     pub fn rows(&self, entries: f64) -> f64 {
         self.rows_of(entries.into())
     }
 
     /// Number of rows that fit, at this size each.
-    #[must_use]
     pub fn rows_of(&self, each: PerRow) -> f64 {
         let bytes = self.row.max(each.words * self.word) + each.entries * self.entry;
         self.all as f64 / bytes

@@ -39,7 +39,6 @@ pub struct Tones {
 
 impl Tones {
     /// Without texels.
-    #[must_use]
     pub fn none(scene: &Scene) -> Self {
         Self {
             sums: vec![[0.0; 4]; scene.surface_vertices.len()],

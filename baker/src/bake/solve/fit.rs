@@ -33,7 +33,6 @@ pub struct Course {
 
 impl Course {
     /// Conjugate gradient iterations in all.
-    #[must_use]
     pub fn iterations(&self) -> u32 {
         iterations_of(&self.rounds)
     }
@@ -462,7 +461,6 @@ const USUALLY_TRIED: u32 = 4;
 
 /// Estimates the passes of a plan over so many rows; the number of λ tried is unknown beforehand. Residuals take one
 /// pass, reweighting three, a solution one for its defect and one for each iteration.
-#[must_use]
 pub fn passes(plan: &Plan, rows: u64) -> Passes {
     let round = |iterations: u32| 1 + 3 + 1 + iterations;
     let all = |rounds: &[Round]| -> u32 { rounds.iter().map(|plan| round(plan.iterations)).sum() };

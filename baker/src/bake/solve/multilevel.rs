@@ -47,7 +47,6 @@ const STIFFNESS: f32 = 0.5;
 const BLOCK: usize = 1 << 10;
 
 /// Number of cells of all levels over so many texels across and down.
-#[must_use]
 pub(crate) fn cells(texels: [usize; 2]) -> usize {
     let mut size = texels;
     let level = |_| {

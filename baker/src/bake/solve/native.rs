@@ -29,7 +29,6 @@ const SOLVER_PLANES: usize = 8;
 pub const WEIGHED_BYTES: u64 = 2 * size_of::<f32>() as u64;
 
 /// Memory of a texture of so many texels, in bytes: the texels, and what [`Normal`] and its solver hold of each.
-#[must_use]
 pub fn texture_bytes(texels: usize) -> u64 {
     let planes = 1 + SOLVER_PLANES;
     (planes * texels * size_of::<[f32; 4]>()) as u64
@@ -53,7 +52,6 @@ pub struct Native {
 
 impl Native {
     /// An adapter without views; `taps` is the s of s×s.
-    #[must_use]
     pub fn new(scene: Scene, ties: Ties, taps: u32, blend: Blend, memory: Memory) -> Self {
         Self::with_budget(scene, ties, taps, blend, RowBudget::of(memory))
     }
@@ -215,7 +213,6 @@ fn deviation(predicted: [f32; 4], colour: [u8; 4], blend: Blend) -> f32 {
 }
 
 /// The processor, as the report names it.
-#[must_use]
 pub fn adapter() -> AdapterInfo {
     AdapterInfo {
         name: format!("processor ({} threads)", rayon::current_num_threads()),

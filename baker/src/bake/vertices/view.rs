@@ -8,6 +8,7 @@
 //! angle, by their alpha, and by their distance from silhouettes, where pixels are mixed and a small error of the
 //! camera shows something else.
 
+use kiln_raster::vector::{cross, sub};
 use proto::job::Blend;
 use proto::table::{Camera, View};
 use rayon::prelude::*;
@@ -161,15 +162,7 @@ impl<'a> Look<'a> {
     fn weight(&self, scene: &Scene, pixel: usize, distance: u8) -> f32 {
         let [a, b, c] = scene.triangles[self.triangles[pixel] as usize]
             .map(|corner| scene.positions[corner as usize].map(f64::from));
-        let (u, v): ([f64; 3], [f64; 3]) = (
-            std::array::from_fn(|k| b[k] - a[k]),
-            std::array::from_fn(|k| c[k] - a[k]),
-        );
-        let normal = [
-            u[1] * v[2] - u[2] * v[1],
-            u[2] * v[0] - u[0] * v[2],
-            u[0] * v[1] - u[1] * v[0],
-        ];
+        let normal = cross(sub(b, a), sub(c, a));
         // The ray through the pixel's centre, in camera axes and then in the scene's.
         let [x, y] = self.centre(pixel);
         let ray = [

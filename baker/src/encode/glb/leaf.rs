@@ -8,18 +8,14 @@ use serde_json::Value;
 
 /// Why there is no GLB.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "its messages say what the fields are")]
 pub enum GlbError {
     /// A GLB counts its bytes in 32 bits.
     #[error("a GLB of {0} bytes is longer than the format allows")]
     TooLong(u64),
     /// Not one colour per vertex.
     #[error("there are {colours} colours for {positions} vertices")]
-    Colours {
-        /// Colours.
-        colours: usize,
-        /// Vertices.
-        positions: usize,
-    },
+    Colours { colours: usize, positions: usize },
     /// meshoptimizer's encoder failed.
     #[error("the mesh cannot be compressed")]
     Compress(#[from] meshopt::Error),
@@ -29,11 +25,8 @@ pub enum GlbError {
     /// The mesh's arrays differ in length.
     #[error("the mesh has {positions} positions, {normals} normals and {uvs} texture coordinates")]
     Uneven {
-        /// Positions.
         positions: usize,
-        /// Normals.
         normals: usize,
-        /// Texture coordinates.
         uvs: usize,
     },
 }

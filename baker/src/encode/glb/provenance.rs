@@ -18,7 +18,6 @@ pub const NAME: &str = "_PROVENANCE";
 const NOBODY: u32 = u32::MAX;
 
 /// The value of each vertex, see the head of this file.
-#[must_use]
 pub fn shares(mesh: &Mesh, texture: &Texture) -> Vec<u8> {
     let size = texture.size as usize;
     let images = [texture.into()];
@@ -81,7 +80,6 @@ fn barycentrics([a, b, c]: [[f64; 2]; 3], at: [f64; 2]) -> [f64; 3] {
 }
 
 /// Reads the attribute of a GLB of [`super::write_leaves`], primitive after primitive.
-#[must_use]
 pub fn read(file: &[u8]) -> Option<Vec<u8>> {
     let (document, binary) = chunks(file)?;
     let primitives = document["meshes"][0]["primitives"].as_array()?.iter();

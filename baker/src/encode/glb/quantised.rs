@@ -29,7 +29,6 @@ const LEVEL: i32 = 2;
 const FALLBACK: usize = 1;
 
 /// The largest error of a position's coordinate.
-#[must_use]
 pub fn position_error(mesh: &Mesh) -> f32 {
     let (low, high) = bounds(&mesh.positions);
     let largest = low

@@ -32,7 +32,6 @@ pub struct Shown {
 
 impl Row {
     /// Starts a row of pictures no larger than `cell` with the view's own one. The view is rendered as `taken`.
-    #[must_use]
     pub fn new(view: &View, taken: Taken, cell: usize) -> Self {
         let size = [view.width as usize, view.height as usize];
         let mut input = Shrink::new(size, cell);
@@ -61,7 +60,6 @@ impl Row {
     }
 
     /// Completes the row.
-    #[must_use]
     pub fn finish(self, score: ViewScore) -> Shown {
         Shown {
             view: self.view,
@@ -84,19 +82,16 @@ impl Shown {
     }
 
     /// Index of its view.
-    #[must_use]
     pub fn view(&self) -> u32 {
         self.view
     }
 
     /// Whether its view is held out.
-    #[must_use]
     pub fn is_held_out(&self) -> bool {
         self.holdout
     }
 
     /// Which view it is, and how the result stands beside it.
-    #[must_use]
     pub fn caption(&self) -> String {
         let kind = match self.holdout {
             true => "HELD OUT of the fit",
@@ -135,7 +130,6 @@ impl Shown {
     }
 
     /// Its score, if its view is part of the fit.
-    #[must_use]
     pub fn of_the_fit(&self) -> Option<ViewScore> {
         (!self.holdout).then_some(self.score)
     }
@@ -163,7 +157,6 @@ pub struct RowSet {
 
 impl RowSet {
     /// None yet, with pictures no larger than `cell`.
-    #[must_use]
     pub fn new(cell: usize, most: [usize; 2]) -> Self {
         Self {
             kept: Vec::new(),
@@ -173,7 +166,6 @@ impl RowSet {
     }
 
     /// Begins a row of `view`, if one may be kept.
-    #[must_use]
     pub fn begin(&self, view: &View, taken: Taken) -> Option<Row> {
         let wanted = view.holdout && self.most[1] > 0 || self.wants(view);
         wanted.then(|| Row::new(view, taken, self.cell))
@@ -200,7 +192,6 @@ impl RowSet {
     }
 
     /// Keeps so many rows of the fit, spread evenly from the first on; and those of held-out views.
-    #[must_use]
     pub fn spread(mut self, most: usize) -> Vec<Shown> {
         let count = self.kept.iter().filter(|row| !row.holdout).count();
         let most = most.min(count);

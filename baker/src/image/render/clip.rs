@@ -46,7 +46,6 @@ pub enum Projection {
 }
 
 /// Projects all `points` and bounds them.
-#[must_use]
 pub fn projected_bounds(camera: &Camera, points: &[[f32; 3]]) -> Projection {
     let mut bounds = [
         f64::INFINITY,

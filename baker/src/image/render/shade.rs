@@ -18,7 +18,6 @@ pub struct Image<'a> {
 
 impl<'a> Image<'a> {
     /// None unless there are exactly `width · height` texels, and at least one.
-    #[must_use]
     pub fn new(width: usize, height: usize, texels: &'a [[u8; 4]]) -> Option<Self> {
         (!texels.is_empty() && width.checked_mul(height) == Some(texels.len())).then_some(Self {
             width,
@@ -28,7 +27,6 @@ impl<'a> Image<'a> {
     }
 
     /// Width and height.
-    #[must_use]
     pub fn size(&self) -> [usize; 2] {
         [self.width, self.height]
     }

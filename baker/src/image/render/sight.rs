@@ -30,7 +30,6 @@ pub struct Sight<'a> {
 
 impl<'a> Sight<'a> {
     /// Draws the mesh in front of the camera.
-    #[must_use]
     pub fn new(mesh: &'a Mesh, camera: &'a Camera, [width, height]: [u32; 2]) -> Self {
         let (width, height) = (width as usize, height as usize);
         let scene = scene(mesh, camera, [width, height], 1);
@@ -54,7 +53,6 @@ impl<'a> Sight<'a> {
     }
 
     /// The pixel in which the point is visible; none where it is outside the picture or occluded.
-    #[must_use]
     pub fn pixel(&self, point: [f32; 3]) -> Option<usize> {
         let [x, y, depth] = project(self.camera, point);
         if depth <= 0.0 {
@@ -121,10 +119,9 @@ mod tests {
             positions,
         };
         let camera = Camera {
-            rotation: [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
-            translation: [0.0; 3],
             focal: [40.0; 2],
             centre: [32.0; 2],
+            ..Camera::default()
         };
         (mesh, camera)
     }

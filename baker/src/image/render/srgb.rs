@@ -3,7 +3,6 @@
 use std::sync::LazyLock;
 
 /// Display value → linear light.
-#[must_use]
 pub fn decode(x: f32) -> f32 {
     if x <= 0.04045 {
         x / 12.92
@@ -13,7 +12,6 @@ pub fn decode(x: f32) -> f32 {
 }
 
 /// Linear light → display value; negative values count as 0.
-#[must_use]
 pub fn encode(x: f32) -> f32 {
     let x = x.max(0.0);
     if x <= 0.003_130_8 {
@@ -24,7 +22,6 @@ pub fn encode(x: f32) -> f32 {
 }
 
 /// Linear light of each byte.
-#[must_use]
 pub fn linear_table() -> &'static [f32; 256] {
     static TABLE: LazyLock<[f32; 256]> =
         LazyLock::new(|| std::array::from_fn(|k| decode(k as f32 / 255.0)));
@@ -32,7 +29,6 @@ pub fn linear_table() -> &'static [f32; 256] {
 }
 
 /// Display value of each byte: k/255.
-#[must_use]
 pub fn display_table() -> &'static [f32; 256] {
     static TABLE: LazyLock<[f32; 256]> =
         LazyLock::new(|| std::array::from_fn(|k| k as f32 / 255.0));

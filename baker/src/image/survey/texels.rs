@@ -14,7 +14,6 @@ pub(crate) const NOTHING: u32 = u32::MAX;
 const BAND: usize = 64;
 
 /// The triangle of each texel of image `image`, row-major; the first of several.
-#[must_use]
 pub(crate) fn cover(mesh: &Mesh, textures: Textures<'_>, image: usize) -> Vec<u32> {
     let [width, height] = textures.images[image].size();
     let mut owners = vec![NOTHING; width * height];

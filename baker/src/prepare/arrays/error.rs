@@ -8,6 +8,7 @@ use crate::worker::folder::FolderError;
 
 /// Why a safetensors file is refused.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "its messages say what the fields are")]
 pub enum ArraysError {
     /// The file itself cannot be read.
     #[error("{0}")]
@@ -18,7 +19,6 @@ pub enum ArraysError {
     /// A required tensor is missing.
     #[error("has no tensor {name}, only {present}")]
     Missing {
-        /// The tensor.
         name: &'static str,
         /// The tensors that are there.
         present: String,
@@ -26,19 +26,14 @@ pub enum ArraysError {
     /// A value of the metadata is not accepted.
     #[error("metadata {key} is {value}, which is not {wanted}")]
     Metadata {
-        /// The key.
         key: &'static str,
-        /// Its value.
         value: String,
-        /// What it should be.
         wanted: &'static str,
     },
     /// Something is wrong with one tensor.
     #[error("tensor {name}: {problem}")]
     Tensor {
-        /// The tensor.
         name: String,
-        /// What.
         #[source]
         problem: Problem,
     },
@@ -46,6 +41,7 @@ pub enum ArraysError {
 
 /// What is wrong with a tensor.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "its messages say what the fields are")]
 pub enum Problem {
     /// No description, or an unknown dtype.
     #[error("its description cannot be read: {0}")]
@@ -56,17 +52,13 @@ pub enum Problem {
     /// Shape and dtype do not match the number of bytes.
     #[error("{shape:?} of {dtype} is not what its {bytes} bytes hold")]
     Size {
-        /// Its shape.
         shape: Vec<usize>,
-        /// Its dtype.
         dtype: String,
-        /// The difference of `data_offsets`.
         bytes: u64,
     },
     /// The tensor reaches beyond the end of the file.
     #[error("ends at byte {end} of the data, of which the file has {present}")]
     Outside {
-        /// Where it ends.
         end: u64,
         /// Bytes of data in the file.
         present: u64,
@@ -76,28 +68,15 @@ pub enum Problem {
     Place,
     /// The dtype is not accepted.
     #[error("is {found}, not {wanted}")]
-    Dtype {
-        /// The file's.
-        found: String,
-        /// What is accepted.
-        wanted: String,
-    },
+    Dtype { found: String, wanted: String },
     /// The shape is not accepted.
     #[error("has the shape {found:?}, not {wanted}")]
-    Shape {
-        /// The file's.
-        found: Vec<usize>,
-        /// What is accepted.
-        wanted: String,
-    },
+    Shape { found: Vec<usize>, wanted: String },
     /// Beyond a bound.
     #[error("has {count} {what}, more than the {limit} that are taken")]
     TooLarge {
-        /// Of what.
         what: &'static str,
-        /// How many.
         count: u64,
-        /// The bound.
         limit: u64,
     },
     /// Nothing in it.
@@ -106,41 +85,29 @@ pub enum Problem {
     /// A number out of range.
     #[error("{place:?} is {value}, which is not {wanted}")]
     Number {
-        /// Its indices.
         place: Vec<usize>,
-        /// Its value.
         value: f64,
-        /// What it should be.
         wanted: &'static str,
     },
     /// A corner names a vertex that is not there.
     #[error("triangle {triangle} names vertex {vertex} of {vertices}")]
     Index {
-        /// The triangle.
         triangle: usize,
-        /// What it names.
         vertex: i64,
-        /// How many there are.
         vertices: usize,
     },
     /// The last row of a matrix is not what it is in all matrices of its kind.
     #[error("matrix {view} ends in the row {row:?} instead of {wanted}")]
     LastRow {
-        /// The view.
         view: usize,
-        /// The row.
         row: Vec<f64>,
-        /// What it should be.
         wanted: &'static str,
     },
     /// The matrix is not a rotation.
     #[error("matrix {view} {problem}")]
     Rotation {
-        /// The view.
         view: usize,
-        /// What it is instead.
         problem: String,
-        /// Its determinant is negative.
         mirrored: bool,
     },
     /// Normalised and pixel intrinsics confused.
@@ -148,13 +115,9 @@ pub enum Problem {
         "matrix {view} has the focal length {focal} and the centre {centre}: not {stated}, it seems"
     )]
     Unit {
-        /// The view.
         view: usize,
-        /// Horizontal focal length.
         focal: f64,
-        /// Horizontal principal point.
         centre: f64,
-        /// What the metadata says.
         stated: &'static str,
     },
 }
@@ -168,7 +131,6 @@ impl ArraysError {
     }
 
     /// The code reported to the user.
-    #[must_use]
     pub fn code(&self) -> Code {
         match self {
             Self::File(error) => error.code(),
@@ -181,7 +143,6 @@ impl ArraysError {
     }
 
     /// How to fix it.
-    #[must_use]
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Missing { .. } => {

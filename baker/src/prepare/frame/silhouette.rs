@@ -1,5 +1,7 @@
 //! Silhouettes of pictures on a coarse grid, and how well the mesh's own lie on them.
 
+use kiln_raster::vector::{cross, sub};
+
 use crate::prepare::transforms::{Distortion, Pose};
 
 /// Cells along the longer edge of a grid.
@@ -239,14 +241,9 @@ pub(crate) fn spread(
     count: usize,
 ) -> Vec<[f64; 3]> {
     let area = |corners: &[[f64; 3]; 3]| {
-        let [a, b, c] = corners;
-        let [u, v]: [[f64; 3]; 2] = [b, c].map(|p| std::array::from_fn(|k| p[k] - a[k]));
-        let cross = [
-            u[1] * v[2] - u[2] * v[1],
-            u[2] * v[0] - u[0] * v[2],
-            u[0] * v[1] - u[1] * v[0],
-        ];
-        cross.iter().map(|x| x * x).sum::<f64>().sqrt()
+        let &[a, b, c] = corners;
+        let normal = cross(sub(b, a), sub(c, a));
+        normal.iter().map(|x| x * x).sum::<f64>().sqrt()
     };
     let corners = |t: &[u32; 3]| t.map(|v| positions[v as usize].map(f64::from));
     let total: f64 = triangles.iter().map(|t| area(&corners(t))).sum();

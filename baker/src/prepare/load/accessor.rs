@@ -19,29 +19,19 @@ use super::buffers::{BufferError, Buffers};
 pub enum AccessorError {
     /// An index out of range.
     #[error("accessor {index} of {count} is used")]
-    NoSuch {
-        /// The index.
-        index: usize,
-        /// How many there are.
-        count: usize,
-    },
+    NoSuch { index: usize, count: usize },
     /// Its view or buffer is wrong.
     #[error("accessor {accessor}: {error}")]
     Bytes {
-        /// The accessor.
         accessor: usize,
-        /// Why.
         #[source]
         error: BufferError,
     },
     /// A type that this use does not allow.
     #[error("accessor {accessor} is {found}, where {wanted} belongs")]
     Type {
-        /// The accessor.
         accessor: usize,
-        /// Its type.
         found: String,
-        /// What the use allows.
         wanted: &'static str,
     },
     /// More elements than bytes.
@@ -49,13 +39,10 @@ pub enum AccessorError {
         "accessor {accessor} reaches past the end of buffer view {view} (needs {needed} bytes, has {present})"
     )]
     PastEnd {
-        /// The accessor.
         accessor: usize,
-        /// The view.
         view: usize,
         /// Bytes it needs, saturated at the largest number.
         needed: u64,
-        /// Bytes of the view.
         present: usize,
     },
     /// Elements that overlap.
@@ -63,35 +50,23 @@ pub enum AccessorError {
         "buffer view {view} has byteStride {stride}, less than the {element} bytes of an element of accessor {accessor}"
     )]
     Stride {
-        /// The accessor.
         accessor: usize,
-        /// The view.
         view: usize,
-        /// Its stride.
         stride: u64,
-        /// Bytes of an element.
         element: u64,
     },
     /// Too many elements without a view.
     #[error("accessor {accessor} has {count} elements and no bytes for them")]
-    Unbacked {
-        /// The accessor.
-        accessor: usize,
-        /// Their number.
-        count: u64,
-    },
+    Unbacked { accessor: usize, count: u64 },
     /// A sparse index out of order or range.
     #[error(
         "sparse index {position} of accessor {accessor} is {value}: out of order or not below {count}"
     )]
     Sparse {
-        /// The accessor.
         accessor: usize,
         /// Position in the sparse part.
         position: u64,
-        /// Its index.
         value: u32,
-        /// Elements of the accessor.
         count: u64,
     },
 }

@@ -19,21 +19,15 @@ pub enum BufferError {
     /// An index out of range.
     #[error("{what} {index} of {count} is used")]
     NoSuch {
-        /// Buffer or buffer view.
         what: &'static str,
-        /// The index.
         index: usize,
-        /// How many there are.
         count: usize,
     },
     /// `byteLength` is larger than the bytes present.
     #[error("buffer {buffer} ends early (needs {needed} bytes, has {present})")]
     Short {
-        /// The buffer.
         buffer: usize,
-        /// Its `byteLength`.
         needed: u64,
-        /// Bytes present.
         present: usize,
     },
     /// A view reaches beyond its buffer.
@@ -41,15 +35,10 @@ pub enum BufferError {
         "buffer view {view} reaches past the end of buffer {buffer} (starts at {offset} with {length} bytes, of {present})"
     )]
     View {
-        /// The view.
         view: usize,
-        /// Its buffer.
         buffer: usize,
-        /// Its start.
         offset: u64,
-        /// Its length.
         length: u64,
-        /// Bytes of the buffer.
         present: u64,
     },
     /// No URI and no binary chunk.
@@ -58,7 +47,6 @@ pub enum BufferError {
     /// `http:` and the like.
     #[error("buffer {buffer} lies at {uri}: nothing is fetched")]
     Remote {
-        /// The buffer.
         buffer: usize,
         /// The scheme of its address.
         uri: String,
@@ -72,20 +60,15 @@ pub enum BufferError {
     /// The file cannot be read.
     #[error("buffer {buffer}, file {file}: {error}")]
     File {
-        /// The buffer.
         buffer: usize,
-        /// The file's name.
         file: String,
-        /// Why.
         #[source]
         error: FolderError,
     },
     /// `EXT_meshopt_compression`.
     #[error("buffer view {view}: {error}")]
     Compressed {
-        /// The view.
         view: usize,
-        /// Why.
         #[source]
         error: CompressedError,
     },

@@ -27,20 +27,13 @@ pub enum GlbError {
     Version(u32),
     /// Truncated, or a wrong length.
     #[error("the header promises {promised} bytes, the file has {present}")]
-    Length {
-        /// Bytes by the header.
-        promised: u32,
-        /// Bytes of the file.
-        present: usize,
-    },
+    Length { promised: u32, present: usize },
     /// A chunk reaches beyond the file.
     #[error("chunk {chunk} reaches past the end of the file (needs {needed} bytes, has {present})")]
     Chunk {
-        /// Index of the chunk.
         chunk: usize,
         /// Its bytes by its header.
         needed: u32,
-        /// Bytes left.
         present: usize,
     },
     /// The first chunk is of another type.

@@ -24,6 +24,7 @@ use super::raw::{NoUvs, Offset, RawMesh, relative};
 
 /// Why a PLY file is refused.
 #[derive(Debug, thiserror::Error, PartialEq)]
+#[expect(missing_docs, reason = "its messages say what the fields are")]
 pub enum PlyError {
     /// A malformed header.
     #[error("header line {line}: {what}")]
@@ -38,37 +39,22 @@ pub enum PlyError {
         "{count} entries of element {element} need at least {needed} bytes, {present} are left"
     )]
     Count {
-        /// Name of the element.
         element: String,
-        /// Entries it announces.
         count: u64,
         /// Bytes they need at least.
         needed: u64,
-        /// Bytes left.
         present: usize,
     },
     /// The file ends within an entry.
     #[error("ends within entry {entry} of element {element}")]
-    End {
-        /// Name of the element.
-        element: String,
-        /// Index of the entry.
-        entry: u64,
-    },
+    End { element: String, entry: u64 },
     /// A word is no number.
     #[error("entry {entry} of element {element} has a word that is no number")]
-    Word {
-        /// Name of the element.
-        element: String,
-        /// Index of the entry.
-        entry: u64,
-    },
+    Word { element: String, entry: u64 },
     /// A corner names no vertex.
     #[error("face {face} names vertex {vertex} of {vertices}")]
     Index {
-        /// Index of the face.
         face: u64,
-        /// The index as written.
         vertex: f64,
         /// How many vertices there are.
         vertices: usize,

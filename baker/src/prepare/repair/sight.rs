@@ -394,10 +394,9 @@ mod tests {
         };
         let eye = Eye {
             camera: Camera {
-                rotation: [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
-                translation: [0.0; 3],
                 focal: [8.0; 2],
                 centre: [4.0; 2],
+                ..Camera::default()
             },
             size: [8, 8],
         };

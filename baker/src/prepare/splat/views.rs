@@ -6,6 +6,7 @@
 
 use std::f64::consts::{FRAC_PI_2, TAU};
 
+use kiln_raster::vector::{cross, dot};
 use kiln_splat::{Filter, Fineness, View, around, coefficients, draw, extract};
 use proto::message::{Code, Failure, Phase, SplatSummary};
 use proto::splats::{Harmonics, SplatFilter, SplatOptions, SplatViews as Wanted};
@@ -419,18 +420,6 @@ fn from(target: [f64; 3], direction: [f64; 3], (distance, up): (f64, [f64; 3])) 
         rotation,
         translation: rotation.map(|row| -dot(row, eye)),
     }
-}
-
-fn cross(a: [f64; 3], b: [f64; 3]) -> [f64; 3] {
-    [
-        a[1] * b[2] - a[2] * b[1],
-        a[2] * b[0] - a[0] * b[2],
-        a[0] * b[1] - a[1] * b[0],
-    ]
-}
-
-fn dot(a: [f64; 3], b: [f64; 3]) -> f64 {
-    a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
 }
 
 #[cfg(test)]

@@ -131,10 +131,7 @@ pub(crate) enum Problem {
         "the picture has {}x{} pixels: a panorama of the whole sphere is twice as wide as high",
         picture[0], picture[1]
     )]
-    NoSphere {
-        /// Width and height.
-        picture: [u32; 2],
-    },
+    NoSphere { picture: [u32; 2] },
     #[error(
         "distortion_params are {0} numbers: FISHEYE624 has 12 (k0-k5, p0, p1, s0-s3), other models of nerfstudio 6 (k1-k4, p1, p2)"
     )]
@@ -144,21 +141,12 @@ pub(crate) enum Problem {
         "cx, cy are {}, {}, outside the picture of {}x{} pixels: they and fl_x are of another size",
         centre[0], centre[1], picture[0], picture[1]
     )]
-    OtherSize {
-        /// Principal point in pixels.
-        centre: [f64; 2],
-        /// Width and height.
-        picture: [u32; 2],
-    },
+    OtherSize { centre: [f64; 2], picture: [u32; 2] },
     /// `w`, `fl_x` and `camera_angle_x` contradict each other.
     #[error(
         "w is {stated}, the picture has {picture} columns, and scaled to it fl_x contradicts camera_angle_x"
     )]
-    Contradiction {
-        /// The value of `w`.
-        stated: f64,
-        picture: u32,
-    },
+    Contradiction { stated: f64, picture: u32 },
 }
 
 impl TransformsError {

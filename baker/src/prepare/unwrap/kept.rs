@@ -24,6 +24,7 @@ const TOLD_SHARE: f64 = 0.002;
 
 /// Why the mesh's coordinates cannot be kept.
 #[derive(Debug, thiserror::Error, PartialEq)]
+#[expect(missing_docs, reason = "its messages say what the fields are")]
 pub enum KeptError {
     /// There are none.
     #[error("{0}")]
@@ -35,25 +36,13 @@ pub enum KeptError {
     #[error(
         "{percent:.1} % of the triangles have texture coordinates outside 0 to 1 (from {low} to {high})"
     )]
-    Outside {
-        /// Share of the triangles.
-        percent: f64,
-        /// Least coordinate.
-        low: f32,
-        /// Greatest coordinate.
-        high: f32,
-    },
+    Outside { percent: f64, low: f32, high: f32 },
     /// Outside the tiles of the pages, or across their borders.
     #[error(
         "{percent:.1} % of the triangles have texture coordinates in no UDIM tile of {} pages (columns 1 to {side}, rows 1 to {side}), or in several",
         side * side
     )]
-    Tiles {
-        /// Share of the triangles.
-        percent: f64,
-        /// Tiles along an edge.
-        side: u32,
-    },
+    Tiles { percent: f64, side: u32 },
     /// All degenerate.
     #[error("the texture coordinates have no area")]
     NoArea,
@@ -61,7 +50,6 @@ pub enum KeptError {
 
 impl KeptError {
     /// The failure to report for the mesh file `name`.
-    #[must_use]
     pub fn failure(&self, name: &str) -> Failure {
         let code = match self {
             Self::Missing(NoUvs::Sets(..)) => Code::UnsupportedFeature,

@@ -55,9 +55,7 @@ mod tests {
     fn camera(rotation: [[f64; 3]; 3]) -> Camera {
         Camera {
             rotation,
-            translation: [0.0; 3],
-            focal: [1.0; 2],
-            centre: [0.0; 2],
+            ..Camera::default()
         }
     }
 

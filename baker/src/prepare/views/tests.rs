@@ -8,9 +8,7 @@ use std::thread;
 
 use proto::blob::{Blob, BlobFile};
 use proto::channel::{Channel, ChannelError};
-use proto::job::{Frame, Quality, Repair, Simplify};
 use proto::message::{FromChild, Root, ToChild};
-use proto::pages::Pages;
 use serde_json::{Value, json};
 
 use super::*;
@@ -74,25 +72,12 @@ fn picture(path: &Path, size: [u32; 2], pixel: impl Fn(u32, u32) -> [u8; 4]) {
 
 fn job(holdout: u32) -> PrepareJob {
     PrepareJob {
-        mesh_file: String::new(),
-        original_file: None,
         views_file: "transforms.json".to_owned(),
         texture_size: 256,
-        pages: Pages::ONE,
-        texture_auto: false,
-        surface: false,
-        splats: SplatOptions::default(),
-        frame: Frame::Auto,
-        repair: Repair::default(),
-        simplify: Simplify::Keep,
-        keep_uvs: false,
-        uv_set: None,
         holdout,
-        seed: 0,
-        quality: Quality::Standard,
         unwrap_deadline_ms: 1000,
         layers: true,
-        overview: false,
+        ..PrepareJob::default()
     }
 }
 

@@ -92,7 +92,6 @@ pub(super) fn seal(landlocked: bool) -> Result<Vec<BpfProgram>, FilterError> {
 }
 
 /// How many system calls the role may make once it works on data.
-#[must_use]
 pub fn allowed_calls(role: Role) -> u16 {
     let lists: &[&[Call]] = match role {
         Role::Prepare | Role::Encode => &[calls::WORK],

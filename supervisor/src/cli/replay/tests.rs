@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::super::{Command, parse};
 use super::*;
 use crate::host::ladder::Rung;
-use crate::process::verdict::{Ending, Exit, LastWords, fault};
+use crate::process::verdict::{Ending, Exit, fault};
 
 /// A folder with inputs of every kind.
 fn inputs() -> tempfile::TempDir {
@@ -47,17 +47,7 @@ fn typed(folder: &Path, words: &str) -> Result<Spec, String> {
 
 /// The job died of a signal: the folder that it leaves.
 fn crash(spec: &Spec) -> PathBuf {
-    let ending = Ending {
-        role: Role::Bake,
-        phase: Phase::Fit,
-        hello: true,
-        adapter: None,
-        failure: None,
-        kill: None,
-        exit: Exit::Signal(11),
-        memory_kill: None,
-        last: LastWords::default(),
-    };
+    let ending = Ending::new(Role::Bake, Phase::Fit, Exit::Signal(11));
     let kept = crash::keep(&crash::Death {
         spec,
         ending: &ending,

@@ -70,7 +70,6 @@ impl Default for Breaker {
 
 impl Breaker {
     /// Until when nothing may start; `None` if [`Breaker::ask`] would let a process start.
-    #[must_use]
     pub fn rests(&self, now: Instant) -> Option<Instant> {
         let until = match self.state {
             State::Closed => return None,
@@ -137,19 +136,16 @@ impl Breaker {
     }
 
     /// Whether the breaker is open or half-open.
-    #[must_use]
     pub fn is_open(&self) -> bool {
         self.state != State::Closed
     }
 
     /// Failed probes in a row.
-    #[must_use]
     pub fn probes(&self) -> u32 {
         self.probes
     }
 
     /// The message of the latest failure.
-    #[must_use]
     pub fn last(&self) -> &str {
         &self.last
     }

@@ -2,7 +2,6 @@ use std::time::Duration;
 
 use crate::host::gate::breaker::{FAILURES, FIRST_REST, LONGEST_REST};
 use crate::host::gate::*;
-use crate::process::verdict::LastWords;
 
 fn job(name: &str) -> JobName {
     name.into()
@@ -26,15 +25,8 @@ fn gpu() -> AdapterInfo {
 
 fn ending(role: Role, adapter: Option<AdapterInfo>, exit: Exit) -> Ending {
     Ending {
-        role,
-        phase: Phase::Fit,
-        hello: true,
         adapter,
-        failure: None,
-        kill: None,
-        exit,
-        memory_kill: None,
-        last: LastWords::default(),
+        ..Ending::new(role, Phase::Fit, exit)
     }
 }
 

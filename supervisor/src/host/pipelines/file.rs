@@ -87,7 +87,6 @@ pub struct Folder {
 
 impl Folder {
     /// The folder at this path; the first file creates it.
-    #[must_use]
     pub fn new(path: PathBuf) -> Self {
         Self { path }
     }

@@ -97,9 +97,8 @@ fn ended(role: Role, kind: usize) -> JobEvent {
         exit,
         adapter: adapter.map(|kind| AdapterInfo {
             name: kind.to_owned(),
-            backend: String::new(),
             kind: kind.to_owned(),
-            driver: String::new(),
+            ..AdapterInfo::default()
         }),
         suspected: false,
     }

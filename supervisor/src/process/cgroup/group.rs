@@ -65,7 +65,6 @@ impl Group {
     }
 
     /// Whether the OOM killer ended a process of this group. Call this once the process has ended.
-    #[must_use]
     pub fn oom_killed(&self) -> Option<Oom> {
         let (version, folder) = self.memory.as_ref()?;
         let peak_bytes = self.peak_bytes().unwrap_or(0);
@@ -94,7 +93,6 @@ impl Group {
     }
 
     /// The most memory that the group has held, including page cache and shared memory that it touched first.
-    #[must_use]
     pub fn peak_bytes(&self) -> Option<u64> {
         let (version, folder) = self.memory.as_ref()?;
         match version {
@@ -105,7 +103,6 @@ impl Group {
     }
 
     /// Whether the group counts and bounds the child's memory.
-    #[must_use]
     pub fn counts_memory(&self) -> bool {
         self.memory.is_some()
     }

@@ -22,7 +22,6 @@ pub enum Controller {
 
 impl Controller {
     /// The kernel's name.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Memory => "memory",

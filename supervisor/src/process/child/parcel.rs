@@ -35,7 +35,6 @@ pub struct Parcel {
 
 impl Parcel {
     /// A message without descriptors.
-    #[must_use]
     pub fn bare(message: ToChild) -> Self {
         let fds = Vec::new();
         Self { message, fds }

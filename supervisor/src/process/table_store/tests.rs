@@ -5,29 +5,21 @@ use std::os::fd::AsFd;
 
 use proto::blob::BlobFile;
 use proto::limits::MAX_GALLERY_BYTES;
-use proto::message::{AdapterInfo, CompareModel};
-use proto::plan::{BakePlan, RowsHeld};
-use proto::table::{Camera, LayerTexture, LayeredView, SplatScene, View};
+use proto::message::{BakeSummary, CompareModel, EncodeSummary};
+use proto::plan::BakePlan;
+use proto::table::{LayerTexture, LayeredView, SplatScene, View};
 
 use crate::process::table_store::*;
 
 fn view(index: u32, holdout: bool) -> View {
-    let camera = Camera {
-        rotation: [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
-        translation: [0.0; 3],
-        focal: [1.0; 2],
-        centre: [0.0; 2],
-    };
-    let pixels = vec![[0; 4]; 2];
     View {
         index,
         width: 2,
         height: 1,
-        crop: [0; 2],
         has_alpha: true,
         holdout,
-        camera,
-        pixels,
+        pixels: vec![[0; 4]; 2],
+        ..View::default()
     }
 }
 
@@ -71,51 +63,23 @@ fn file(
 
 /// Bake is done.
 fn bake_done() -> Done {
-    Done::Bake(proto::message::BakeSummary {
-        adapter: AdapterInfo {
-            name: String::new(),
-            backend: String::new(),
-            kind: String::new(),
-            driver: String::new(),
-        },
+    Done::Bake(BakeSummary {
         covered_pixels: 1,
         chart_texels: 1,
         observed_texels: 1,
-        filled_texels: 0,
-        provenance: proto::message::ProvenanceShares::default(),
         iterations: 1,
-        rows: RowsHeld::default(),
         train_psnr_db: 30.0,
-        seam_residual: 0.0,
-        views: Vec::new(),
-        refinement: None,
-        channels: Vec::new(),
-        detail: None,
-        times: Vec::new(),
-        gpu_times: Vec::new(),
-        host_times: Vec::new(),
-        pipeline_cache: None,
-        from_mesh_ms: 0.0,
-        peak_vram_kib: 0,
-        driver_vram_kib: None,
-        uploaded_kib: 0,
-        read_back_kib: 0,
         peak_rss_kib: 1,
+        ..BakeSummary::default()
     })
 }
 
 /// Encode is done, with a GLB of 12 bytes.
 fn encoded() -> Done {
-    Done::Encode(proto::message::EncodeSummary {
+    Done::Encode(EncodeSummary {
         glb_bytes: 12,
-        png_bytes: 0,
-        atlas: None,
-        unseen_side: None,
-        holdout: Vec::new(),
-        holdout_psnr_db: None,
-        shown: Vec::new(),
-        times: Vec::new(),
         peak_rss_kib: 1,
+        ..EncodeSummary::default()
     })
 }
 
@@ -478,25 +442,9 @@ fn the_cameras_of_the_fit_are_those_of_its_views_and_stay_for_encode() {
 fn a_dry_run_owes_a_plan_and_makes_nothing() {
     let plan = || {
         Done::Plan(BakePlan {
-            adapter: AdapterInfo {
-                name: String::new(),
-                backend: String::new(),
-                kind: String::new(),
-                driver: String::new(),
-            },
             texture_size: 256,
-            driver: None,
-            budget_kib: None,
-            buffers: Vec::new(),
-            peak_vram_kib: 0,
-            rows: RowsHeld::default(),
-            sampled_views: 0,
-            passes: 0,
             textures: 1,
-            seconds: Vec::new(),
-            bake_rss_kib: 0,
-            encode_rss_kib: 0,
-            peak_rss_kib: 0,
+            ..BakePlan::default()
         })
     };
     let complete =
@@ -516,15 +464,7 @@ fn a_comparison_gives_its_figures_and_the_picture_that_was_asked_for() {
     let figures = |models: usize| {
         let model = CompareModel {
             triangles: 1,
-            textures: Vec::new(),
-            views: Vec::new(),
-            psnr_db: None,
-            psnr_gain_db: None,
-            ssim: None,
-            missing: 0.0,
-            unseen: None,
-            atlas: None,
-            normals: None,
+            ..CompareModel::default()
         };
         Done::Compare(CompareSummary {
             models: vec![model; models],

@@ -35,7 +35,6 @@ impl RetryClass {
     ];
 
     /// How many failures of this class are retried per role, each with a fresh process.
-    #[must_use]
     pub fn budget(self) -> u32 {
         match self {
             // Deterministic by definition, or for a person to fix.
@@ -52,7 +51,6 @@ impl RetryClass {
     }
 
     /// The delay before a retry after `failures` earlier ones. A host that is short of something gets time.
-    #[must_use]
     pub fn delay(self, failures: u32) -> Duration {
         match self {
             Self::Transient => {
@@ -65,7 +63,6 @@ impl RetryClass {
     }
 
     /// The class of a cause.
-    #[must_use]
     pub fn of(code: Code) -> Self {
         match code {
             Code::InvalidSpec

@@ -1,17 +1,7 @@
 use crate::process::verdict::*;
 
 fn died(exit: Exit) -> Ending {
-    Ending {
-        role: Role::Bake,
-        phase: Phase::Fit,
-        hello: true,
-        adapter: None,
-        failure: None,
-        kill: None,
-        exit,
-        memory_kill: None,
-        last: LastWords::default(),
-    }
+    Ending::new(Role::Bake, Phase::Fit, exit)
 }
 
 fn note(text: &str, value: u64) -> Option<Note> {
@@ -25,9 +15,8 @@ fn note(text: &str, value: u64) -> Option<Note> {
 fn adapter(kind: &str) -> Option<AdapterInfo> {
     Some(AdapterInfo {
         name: "a".to_owned(),
-        backend: String::new(),
         kind: kind.to_owned(),
-        driver: String::new(),
+        ..AdapterInfo::default()
     })
 }
 

@@ -24,7 +24,6 @@ const PAGE: usize = 100;
 pub(super) const LONGEST_WAIT: Duration = Duration::from_secs(50);
 
 /// The JSON of a job. What it does now is known only while it is on the board.
-#[must_use]
 pub fn show(job: &Job, now: Option<&Now>) -> Value {
     let spec: Value = serde_json::from_str(&job.spec).unwrap_or(Value::Null);
     let mut shown = outline(job, now, &spec["name"]);
@@ -217,7 +216,7 @@ pub async fn list(
             "state" => {
                 let known = store::State::ALL
                     .into_iter()
-                    .find(|state| state.word() == value);
+                    .find(|state| state.name() == value);
                 let names = "state is queued, running, succeeded, failed or cancelled";
                 state = Some(known.ok_or_else(|| bad(names.to_owned()))?);
             }
@@ -349,7 +348,7 @@ pub(super) fn about_cancel() -> Value {
 
 /// For the document: `GET /v1/jobs`.
 pub(super) fn about_list() -> Value {
-    let states = store::State::ALL.map(|state| state.word());
+    let states = store::State::ALL.map(|state| state.name());
     let page = json!({
         "type": "object",
         "required": ["jobs", "cursor"],

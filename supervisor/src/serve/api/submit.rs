@@ -31,7 +31,6 @@ const DISCARDED: usize = 256 << 20;
 const DISCARDING: Duration = Duration::from_secs(5);
 
 /// While the sidecar leaves.
-#[must_use]
 pub fn draining() -> Problem {
     Problem::new(
         Code::Draining,

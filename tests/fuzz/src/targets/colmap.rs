@@ -40,7 +40,6 @@ impl Files for Model<'_> {
 }
 
 /// Input: a byte for the form, two for the length of the cameras, the cameras, and the images.
-#[must_use]
 pub fn colmap(bytes: &[u8]) -> bool {
     let Some(([form, low, high], rest)) = bytes.split_first_chunk() else {
         return false;

@@ -23,7 +23,6 @@ const SHARED: [&str; 6] = [
 ];
 
 /// Input: the list.
-#[must_use]
 pub fn jobs(bytes: &[u8]) -> bool {
     let limit = READING_BYTES + BYTES_FOR_A_BYTE * bytes.len();
     let entries = match heap::within(limit, "reading a list", || list::parse(bytes)) {

@@ -15,7 +15,6 @@ const LINES: usize = 64;
 const LINE_BYTES: usize = 8 * 1024 + "warning: ".len();
 
 /// Input: the size of the pieces, then the stream.
-#[must_use]
 pub fn log(bytes: &[u8]) -> bool {
     let Some((&size, stream)) = bytes.split_first() else {
         return false;

@@ -22,19 +22,16 @@ const LOADING_BYTES: usize = 4 << 20;
 const JUDGED_TRIANGLES: usize = 2_000;
 
 /// Input: a GLB or a glTF.
-#[must_use]
 pub fn gltf(bytes: &[u8]) -> bool {
     mesh(bytes, "mesh.gltf")
 }
 
 /// Input: a PLY.
-#[must_use]
 pub fn ply(bytes: &[u8]) -> bool {
     mesh(bytes, "mesh.ply")
 }
 
 /// Input: an OBJ.
-#[must_use]
 pub fn obj(bytes: &[u8]) -> bool {
     mesh(bytes, "mesh.obj")
 }

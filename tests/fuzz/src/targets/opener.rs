@@ -49,7 +49,6 @@ const PARTS: [&str; 16] = [
 ];
 
 /// Input: two bytes of a limit, then the name: letters, and bytes from 128 on for [`PARTS`].
-#[must_use]
 pub fn opener(bytes: &[u8]) -> bool {
     let Some((limit, name)) = bytes.split_first_chunk::<2>() else {
         return false;

@@ -11,7 +11,6 @@ use crate::heap;
 const DECODING_BYTES: usize = 4 * proto::limits::MAX_PACKET_BYTES;
 
 /// Input: one packet.
-#[must_use]
 pub fn packet(bytes: &[u8]) -> bool {
     let down = both_ways::<ToChild>(bytes);
     let up = both_ways::<FromChild>(bytes);

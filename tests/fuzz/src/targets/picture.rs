@@ -10,7 +10,6 @@ const MOST_PIXELS: usize = 1 << 14;
 const DECODING_BYTES: usize = 80 << 20;
 
 /// Input: the file.
-#[must_use]
 pub fn picture(bytes: &[u8]) -> bool {
     let plain = decode(bytes);
     let repaired = repair(bytes).is_some_and(|bytes| decode(&bytes));

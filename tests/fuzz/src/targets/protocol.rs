@@ -19,7 +19,6 @@ pub use self::op::Op;
 const MOST_OPS: usize = 80;
 
 /// Input: whether a preview is wanted, then one [`Op`] after the other.
-#[must_use]
 pub fn protocol(bytes: &[u8]) -> bool {
     let mut bytes = Unstructured::new(bytes);
     let Ok(preview) = bytes.arbitrary::<u8>() else {

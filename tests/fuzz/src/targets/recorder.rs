@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
-use proto::message::{Code, Role};
+use proto::message::{Code, Phase, Role};
 use proto::recorder::{LABEL_BYTES, Note, Slot, State, read_note, read_state};
 use supervisor::process::verdict::{Ending, Exit, Kill, LastWords, fault};
 use supervisor::process::watch::{STALL_FACTOR, STALL_FLOOR, TICK, Watch, stall_cap};
@@ -32,7 +32,6 @@ const EXITS: [Exit; 6] = [
 ];
 
 /// Input: how the process ended, then five records, each a fifth of the bytes.
-#[must_use]
 pub fn recorder(bytes: &[u8]) -> bool {
     let Some((&exit, records)) = bytes.split_first() else {
         return false;
@@ -72,18 +71,12 @@ fn read(memory: &Memory, exit: u8) -> bool {
         memory: allocation,
     };
     for kill in [None, Some(Kill::Stall { ms: 2_000 })] {
+        let phase = state.as_ref().map_or(Phase::Start, State::phase);
+        let exit = EXITS[usize::from(exit) % EXITS.len()].clone();
         let ending = Ending {
-            role: Role::Bake,
-            phase: state
-                .as_ref()
-                .map_or(proto::message::Phase::Start, State::phase),
-            hello: true,
-            adapter: None,
-            failure: None,
             kill,
-            exit: EXITS[usize::from(exit) % EXITS.len()].clone(),
-            memory_kill: None,
             last: last.clone(),
+            ..Ending::new(Role::Bake, phase, exit)
         };
         let fault = fault(&ending);
         harmless(&fault.message);

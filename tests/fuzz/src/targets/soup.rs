@@ -8,7 +8,6 @@ use baker::prepare::load::{Offset, RawMesh};
 use baker::prepare::{clean, simplify, unwrap};
 use baker::worker::progress::Silent;
 use proto::job::Simplify;
-use proto::pages::Pages;
 
 use super::mesh::{load, passes};
 
@@ -18,7 +17,6 @@ const MOST_TRIANGLES: usize = 16;
 const TEXTURE_SIZE: u32 = 64;
 
 /// Input: how points are written, target of the simplification, number of points, points, three bytes per triangle.
-#[must_use]
 pub fn soup(bytes: &[u8]) -> bool {
     let Ok(soup) = take(&mut Unstructured::new(bytes)) else {
         return false;
@@ -51,7 +49,7 @@ pub fn soup(bytes: &[u8]) -> bool {
     };
     let unwrapped = unwrap::unwrap_with(
         &surface,
-        (TEXTURE_SIZE, Pages::ONE),
+        (TEXTURE_SIZE, unwrap::Pages::ONE),
         soup.deadline,
         unwrap::Work {
             improved: soup.improved,

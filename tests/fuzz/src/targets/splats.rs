@@ -22,7 +22,6 @@ const BYTES_FOR_A_BYTE: usize = 512;
 const DRAWING_BYTES: usize = 256 << 20;
 
 /// Input: a byte for the name, and the file.
-#[must_use]
 pub fn splats(bytes: &[u8]) -> bool {
     let Some((form, file)) = bytes.split_first() else {
         return false;

@@ -13,7 +13,6 @@ use crate::heap;
 const READING_BYTES: usize = 512 << 10;
 
 /// Input: one table.
-#[must_use]
 pub fn table(bytes: &[u8]) -> bool {
     let header = ViewHeader::read(&mut &*bytes);
     let view = read(bytes, View::read, View::write, View::byte_len);

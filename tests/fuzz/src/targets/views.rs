@@ -61,7 +61,6 @@ impl Files for Set<'_> {
 
 /// Input: a byte for the form, two each for the lengths of the description, the cameras and the first picture, then
 /// these three, and the second picture.
-#[must_use]
 pub fn views(bytes: &[u8]) -> bool {
     let Some((head, rest)) = bytes.split_first_chunk::<7>() else {
         return false;
@@ -95,7 +94,6 @@ pub fn views(bytes: &[u8]) -> bool {
 }
 
 /// Input: a safetensors file with mesh, views, or both.
-#[must_use]
 pub fn arrays(bytes: &[u8]) -> bool {
     const NAME: &str = "set.safetensors";
     let mesh = mesh::mesh(bytes, NAME);

@@ -35,14 +35,6 @@ pub(crate) struct Args {
     /// With --gpu: only the smallest size of each, to see that it runs.
     #[arg(long, requires = "gpu")]
     pub(crate) smallest: bool,
-    /// With --gpu: file for the picture of the curves.
-    #[arg(
-        long,
-        value_name = "FILE",
-        default_value = "bench.svg",
-        requires = "gpu"
-    )]
-    pub(crate) picture: PathBuf,
     /// Keep the GLBs and reports in this folder; with --gpu, also their inputs.
     #[arg(long, value_name = "FOLDER")]
     pub(crate) keep: Option<PathBuf>,

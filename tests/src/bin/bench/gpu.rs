@@ -1,14 +1,13 @@
-//! `--gpu`: makes its own inputs, bakes along several axes, and writes a table, JSON, and a picture of the curves.
+//! `--gpu`: makes its own inputs, bakes along several axes, and writes a table and JSON.
 //!
 //! ```text
-//!  axes ─ points ─ input (mesh and views, rendered here) ─ measure (kiln bake, twice; a list of jobs) ─► rows ─► chart
+//!  axes ─ points ─ input (mesh and views, rendered here) ─ measure (kiln bake, twice; a list of jobs) ─► rows
 //! ```
 //!
 //! Around one base point, each axis changes one number: views, their edge, the texture's edge, triangles, memory.
 //! `splats` bakes Gaussian splats, whose views Kiln draws; `simplified` is what apps ask for, `photographs` are those of a reconstruction, `figures` are the sizes that are compared with other tools, `throughput` is many
 //! jobs at once, and `largest` is one large job within a budget. It needs only this program, `kiln` and `kiln-baker`.
 
-mod chart;
 mod input;
 mod measure;
 mod photographs;
@@ -66,23 +65,6 @@ struct Point {
 }
 
 impl Point {
-    /// Its position along its axis.
-    fn x(&self) -> f64 {
-        match self.axis {
-            Axis::Views => f64::from(self.sizes.views),
-            Axis::Size => f64::from(self.sizes.edge),
-            Axis::Texture
-            | Axis::Simplified
-            | Axis::Photographs
-            | Axis::Figures
-            | Axis::Budget
-            | Axis::Throughput
-            | Axis::Largest => f64::from(self.texture),
-            Axis::Faces => f64::from(self.sizes.triangles()),
-            Axis::Splats => f64::from(self.sizes.cloud.map_or(0, |cloud| cloud.splats)),
-        }
-    }
-
     fn name(&self) -> String {
         let Sizes { views, edge, .. } = self.sizes;
         let (triangles, texture) = (self.sizes.triangles(), self.texture);
@@ -249,12 +231,7 @@ pub(crate) fn run(args: &Args, kiln: &Path) -> Result<bool, BenchError> {
         write(&args.json, &format!("{:#}\n", whole(args, &facts, &rows)))?;
     }
     println!("{}", machine::line(&facts));
-    write(&args.picture, &chart::draw(&rows))?;
-    eprintln!(
-        "everything else: {}; the curves: {}",
-        args.json.display(),
-        args.picture.display()
-    );
+    eprintln!("everything else: {}", args.json.display());
     Ok(rows.iter().all(|(_, measured)| measured.is_ok()))
 }
 

@@ -28,18 +28,14 @@ pub(crate) enum SetError {
     /// A file or folder cannot be read or written.
     #[error("{}", path.display())]
     File {
-        /// Which.
         path: PathBuf,
-        /// Why.
         #[source]
         source: io::Error,
     },
     /// A file is not JSON, or not of the expected shape.
     #[error("{}", path.display())]
     Json {
-        /// Which.
         path: PathBuf,
-        /// Why.
         #[source]
         source: serde_json::Error,
     },

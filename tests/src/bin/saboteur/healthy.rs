@@ -9,12 +9,10 @@ use kiln_tests::fault::{HOARDER, PIPELINES, Step};
 use kiln_tests::made;
 use proto::blob::BlobFile;
 use proto::job::{CompareJob, Device};
-use proto::labels::Labels;
 use proto::message::{
     AdapterInfo, BakeSummary, CompareSummary, Done, EncodeSummary, FromChild, Phase, PhaseTime,
     PrepareSummary, ProvenanceShares, Role, Root, Start, Table, ToChild, UnwrapMethod, ViewScore,
 };
-use proto::plan::RowsHeld;
 use proto::sandbox::Sandbox;
 use proto::table::maps::Maps;
 use proto::table::{Camera, Mesh, Simplified, Surface, Texture, View};
@@ -402,25 +400,17 @@ pub(crate) fn summary(role: Role, views: u32, holdout: u32) -> Done {
     }];
     match role {
         Role::Prepare => Done::Prepare(PrepareSummary {
-            offset: [0.0; 3],
-            labels: Labels::default(),
             triangles_read: 1,
-            triangles_degenerate: 0,
             triangles: 1,
             vertices: 3,
-            nonmanifold_edges: 0,
-            mesh: Vec::new(),
-            simplify_error: None,
             unwrap: UnwrapMethod::Fallback,
             charts: 1,
             atlas_utilisation: 0.5,
-            texture: None,
-            splats: None,
-            view_names: Vec::new(),
             views,
             holdout_views: holdout,
             times,
             peak_rss_kib: 1000,
+            ..PrepareSummary::default()
         }),
         Role::Bake => Done::Bake(BakeSummary {
             adapter: native(),
@@ -434,29 +424,14 @@ pub(crate) fn summary(role: Role, views: u32, holdout: u32) -> Done {
                 inferred: 0.1,
             },
             iterations: 3,
-            rows: RowsHeld::default(),
             train_psnr_db: 42.0,
-            seam_residual: 0.0,
-            views: Vec::new(),
-            refinement: None,
-            channels: Vec::new(),
-            detail: None,
-            gpu_times: Vec::new(),
-            host_times: Vec::new(),
-            pipeline_cache: None,
-            from_mesh_ms: 0.0,
-            driver_vram_kib: None,
-            uploaded_kib: 0,
-            read_back_kib: 0,
             times,
-            peak_vram_kib: 0,
             peak_rss_kib: 2000,
+            ..BakeSummary::default()
         }),
         Role::Encode => Done::Encode(EncodeSummary {
             glb_bytes: 12,
             png_bytes: 10,
-            atlas: None,
-            unseen_side: None,
             holdout: (0..holdout)
                 .map(|view| ViewScore {
                     view,
@@ -465,9 +440,9 @@ pub(crate) fn summary(role: Role, views: u32, holdout: u32) -> Done {
                 })
                 .collect(),
             holdout_psnr_db: (holdout > 0).then_some(40.0),
-            shown: Vec::new(),
             times,
             peak_rss_kib: 1500,
+            ..EncodeSummary::default()
         }),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io::Cursor;
 
-use proto::job::{Memory, Product, Quality, Refine};
+use proto::job::{Memory, Quality, Refine};
 use proto::message::{BakeSummary, Failure};
 
 use crate::bake::bake_on;
@@ -40,16 +40,9 @@ fn baked() -> (Vec<(u32, Vec<u8>)>, BakeSummary) {
         view
     });
     let job = proto::job::BakeJob {
-        product: Product::Texture,
-        memory: Memory::Full,
-        texture_size: None,
-        maps: false,
-        detail: proto::job::Detail::Off,
         refine: Refine::Off,
-        vram_budget: None,
-        gpu_times: false,
         rejected: true,
-        dry_run: None,
+        ..proto::job::BakeJob::default()
     };
     let plan = Plan::new(Quality::Draft);
     let open = |scene: &Scene, atlas: &Atlas| -> Result<(Box<dyn Backend>, Window), Failure> {

@@ -5,7 +5,7 @@ use proto::table::View;
 use crate::bake::gpu::device::{Device, GpuError};
 use crate::bake::gpu::layout::{Patch, Pool, Row, Visited};
 use crate::bake::gpu::memory::{Buffer, Held, Maker, OnDevice, STORAGE, UNIFORM, write};
-use crate::bake::gpu::shaders::{ROWS, bind_layout};
+use crate::bake::gpu::shaders::{bind_layout, rows};
 use crate::bake::gpu::tiles::Tiles;
 use crate::bake::solve::backend::BLOCK;
 
@@ -115,5 +115,5 @@ pub(crate) fn view_blocks(view: &View) -> [u32; 2] {
 
 /// Layout of the bind group of a pool of rows.
 pub(crate) fn rows_layout(device: &Device) -> wgpu::BindGroupLayout {
-    bind_layout(&device.device, "rows", ROWS)
+    bind_layout(&device.device, "rows", &rows())
 }

@@ -10,16 +10,6 @@
 // For each view: histogram, sum of squares (low, high), rows.
 @group(1) @binding(4) var<storage, read_write> sums: array<atomic<u32>>;
 
-// Blocks and robust loss of a view. Same as `layout::Judged`.
-struct Judged {
-    // 1/c² of the robust loss: 0 for an infinite scale, negative for an excluded view.
-    scale: f32,
-    share: f32,
-    // Its first block among those of all views, and its blocks across (lower half) and down (upper half).
-    first_block: u32,
-    blocks: u32,
-}
-
 // A patch has few, consecutive views. Each sums in the slot of its index modulo GATHERED; a view whose slot is taken
 // adds to global memory.
 const GATHERED: u32 = 16u;

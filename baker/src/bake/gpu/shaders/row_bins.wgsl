@@ -17,21 +17,6 @@
 @group(1) @binding(7) var<storage, read_write> new_rows: array<Row>;
 @group(1) @binding(8) var<storage, read_write> new_words: array<u32>;
 
-// Same as `layout::Ordering`.
-struct Ordering {
-    rows: u32,
-    // Bins of the window, and bins in a line.
-    row_bins: u32,
-    across: u32,
-    // Texels in a row of the window.
-    size: u32,
-    // Capacity for patches: those of the subset lie at its beginning, the others at its end.
-    room: u32,
-    // Invocations of a dispatch over rows, and over bins.
-    row_stride: u32,
-    row_bin_stride: u32,
-}
-
 // Ranks rows by box size, so that consecutive rows have similar boxes and the invocations of a wave finish together.
 fn key_of(row: u32) -> u32 {
     let shape = rows[row].shape;

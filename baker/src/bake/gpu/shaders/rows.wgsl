@@ -27,25 +27,6 @@
 @group(2) @binding(7) var<storage, read> order: array<u32>;
 @group(2) @binding(8) var<storage, read> row_bins: array<Patch>;
 
-// Which patches are visited. Same as `layout::Visited`.
-struct Visited {
-    patches: u32,
-    // Patches at the beginning; the others follow after a gap.
-    first: u32,
-    gap: u32,
-    // The same for bins.
-    row_bins: u32,
-    first_row_bins: u32,
-    row_bins_gap: u32,
-    // Texels in a row of the window, and in all.
-    size: u32,
-    count: u32,
-    ordered: u32,
-    unused_0: u32,
-    unused_1: u32,
-    unused_2: u32,
-}
-
 const NOWHERE: u32 = 0xffffffffu;
 
 // The workgroup's patch, the invocation's index, the invocations that share a row, and this one's index among them.

@@ -24,45 +24,6 @@
 // Key and number of each splat.
 @group(1) @binding(10) var<storage, read_write> keys: array<vec2<u32>>;
 
-// Same as `layout::SplatTurn`.
-struct SplatTurn {
-    // Of the first layer of workgroups.
-    first_shot: u32,
-    // 1 where nothing is stored.
-    counting: u32,
-    splats: u32,
-    // Invocations of a layer.
-    stride: u32,
-    // Words of a shot's counters.
-    counters: u32,
-    // Words of a splat's harmonics.
-    words: u32,
-    degree: u32,
-    // 1 where the opacity makes up for the filter.
-    mip: u32,
-}
-
-// Same as `layout::SplatShot`.
-struct SplatShot {
-    // Rows of the camera's rotation, each with its component of the translation.
-    row_x: vec4<f32>,
-    row_y: vec4<f32>,
-    row_z: vec4<f32>,
-    // The camera's place in the world, and the variance that is added, px².
-    eye: vec4<f32>,
-    focal: vec2<f32>,
-    // From the window's top left corner.
-    centre: vec2<f32>,
-    // Largest |x/z| and |y/z| in the Jacobian.
-    most: vec2<f32>,
-    // Width and height of the window, and its tiles across and down.
-    size: vec2<f32>,
-    tiles: vec2<u32>,
-    // Bits of the least depth, and the key of a splat that does not show.
-    least: u32,
-    hidden: u32,
-}
-
 struct Shape {
     shows: bool,
     ellipse: Ellipse,

@@ -12,15 +12,6 @@
 // Of each digit (DIGITS), of each block: pairs; later, pairs in the blocks before. Then all pairs of each digit.
 @group(1) @binding(4) var<storage, read_write> sums: array<u32>;
 
-// Same as `layout::SplatSorting`.
-struct SplatSorting {
-    // Lowest bit of the digit.
-    shift: u32,
-    unused_0: u32,
-    unused_1: u32,
-    unused_2: u32,
-}
-
 const BLOCK_PAIRS: u32 = SPLAT_LANES * SORTED_EACH;
 
 fn digit_of(key: u32) -> u32 {

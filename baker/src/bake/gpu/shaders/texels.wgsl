@@ -1,30 +1,4 @@
-// Parameters of every stage over texels. Same as `layout::Texels`.
-struct Texels {
-    size: u32,
-    count: u32,
-    // Workgroups of a dispatch over all texels, and their invocations. Each invocation takes every stride-th texel.
-    groups: u32,
-    stride: u32,
-    // λ of links as a share of the mean diagonal, and the weight of seams as a multiple of λ.
-    smoothness: f32,
-    seam_ratio: f32,
-    // 1 where only the rows of the subset exist.
-    narrowed: u32,
-}
-
-// Scalars of one channel's solver, never read by the host. Same as `layout::Scalars`.
-struct Scalars {
-    alpha: f32,
-    beta: f32,
-    rz: f32,
-    // λ at unit slope, absolute.
-    smoothness: f32,
-    // |x| + 1 < 2^reach_x, |p| < 2^reach_p.
-    reach_x: i32,
-    reach_p: i32,
-    unused_0: u32,
-    unused_1: u32,
-}
+// Numbers of the stages over texels.
 
 // 2^k, exact for k within ±126.
 fn exp2i(k: i32) -> f32 {

@@ -1,10 +1,10 @@
 //! Parses every shader and compares bindings, entry points, workgroup sizes and structures with the host's tables.
 
-use naga::{AddressSpace, ImageClass, Module, ScalarKind, StorageAccess, TypeInner};
+use naga::{AddressSpace, ImageClass, Module, ScalarKind, ShaderStage, StorageAccess, TypeInner};
 use proto::job::Blend;
 
 use crate::bake::gpu::layout::{Patches, structures};
-use crate::bake::gpu::shaders::{ALL, Kind, Over, ROWS, Shader, TALLY};
+use crate::bake::gpu::shaders::{ALL, Kind, Shader, rows, tally};
 
 fn parse(shader: &Shader) -> Module {
     parse_for(shader, Patches::Listed)
@@ -16,100 +16,65 @@ fn parse_for(shader: &Shader, patches: Patches) -> Module {
         .unwrap_or_else(|error| panic!("{}", error.emit_to_string(&source)))
 }
 
-/// Names and kinds of a group's bindings, in order.
-fn bindings(module: &Module, group: u32) -> Vec<(String, Kind)> {
-    let mut found: Vec<(u32, String, Kind)> = module
-        .global_variables
-        .iter()
+/// The kinds of a group's bindings, in order.
+fn bindings(module: &Module, group: u32) -> Vec<Kind> {
+    let kind = |variable: &naga::GlobalVariable| match (
+        variable.space,
+        &module.types[variable.ty].inner,
+    ) {
+        (AddressSpace::Uniform, _) => Kind::Uniform,
+        (AddressSpace::Storage { access }, _) if access.contains(StorageAccess::STORE) => {
+            Kind::Write
+        }
+        (AddressSpace::Storage { .. }, _) => Kind::Read,
+        (_, TypeInner::Image { class, .. }) => {
+            let kind = ScalarKind::Uint;
+            assert_eq!(*class, ImageClass::Sampled { kind, multi: false });
+            Kind::Ids
+        }
+        (space, inner) => panic!("{space:?} {inner:?} is bound"),
+    };
+    let mut found: Vec<(u32, Kind)> = (module.global_variables.iter())
         .filter_map(|(_, variable)| {
-            let place = variable
-                .binding
-                .as_ref()
-                .filter(|place| place.group == group)?;
-            let kind = match (variable.space, &module.types[variable.ty].inner) {
-                (AddressSpace::Uniform, _) => Kind::Uniform,
-                (AddressSpace::Storage { access }, _) if access.contains(StorageAccess::STORE) => {
-                    Kind::Write
-                }
-                (AddressSpace::Storage { .. }, _) => Kind::Read,
-                (
-                    _,
-                    TypeInner::Image {
-                        class:
-                            ImageClass::Sampled {
-                                kind: ScalarKind::Uint,
-                                ..
-                            },
-                        ..
-                    },
-                ) => Kind::Ids,
-                (space, inner) => panic!("{space:?} {inner:?} is bound"),
-            };
-            Some((
-                place.binding,
-                variable.name.clone().unwrap_or_default(),
-                kind,
-            ))
+            let place = variable.binding.as_ref()?;
+            (place.group == group).then(|| (place.binding, kind(variable)))
         })
         .collect();
-    found.sort_by_key(|(binding, ..)| *binding);
-    let numbers: Vec<u32> = found.iter().map(|(binding, ..)| *binding).collect();
-    assert_eq!(
-        numbers,
-        (0..found.len() as u32).collect::<Vec<_>>(),
+    found.sort_by_key(|(binding, _)| *binding);
+    assert!(
+        (0..)
+            .zip(&found)
+            .all(|(number, (binding, _))| number == *binding),
         "bindings are numbered without gaps"
     );
-    found
-        .into_iter()
-        .map(|(_, name, kind)| (name, kind))
-        .collect()
-}
-
-fn owned(table: &[(&str, Kind)]) -> Vec<(String, Kind)> {
-    table
-        .iter()
-        .map(|(name, kind)| ((*name).to_owned(), *kind))
-        .collect()
+    found.into_iter().map(|(_, kind)| kind).collect()
 }
 
 #[test]
-fn bindings_and_entry_points_are_as_the_tables_say() {
+fn bindings_and_entry_points_are_as_they_are_read() {
     for (shader, patches) in ALL
         .iter()
         .flat_map(|shader| Patches::BOTH.map(|patches| (shader, patches)))
     {
         let module = parse_for(shader, patches);
-        let draws = shader
-            .entries
-            .iter()
-            .all(|(_, over)| *over == Over::Graphics);
-        let (tally, own) = if draws { (None, 0) } else { (Some(0), 1) };
-        assert_eq!(
-            bindings(&module, own),
-            owned(shader.bindings),
-            "{}",
-            shader.name
-        );
-        if let Some(tally) = tally {
-            assert_eq!(bindings(&module, tally), owned(TALLY), "{}", shader.name);
+        let computed: Vec<&str> = (module.entry_points.iter())
+            .filter(|entry| entry.stage == ShaderStage::Compute)
+            .map(|entry| entry.name.as_str())
+            .collect();
+        let entries = shader.entries();
+        let read: Vec<&str> = entries.iter().map(|entry| entry.name).collect();
+        assert_eq!(computed, read, "{}", shader.name);
+        let own = u32::from(!computed.is_empty());
+        assert_eq!(bindings(&module, own), shader.bindings(), "{}", shader.name);
+        if own == 1 {
+            assert_eq!(bindings(&module, 0), tally(), "{}", shader.name);
         }
-        let rows = if shader.is_over_rows() {
-            owned(ROWS)
+        let of_rows = if shader.is_over_rows() {
+            rows()
         } else {
             Vec::new()
         };
-        assert_eq!(bindings(&module, own + 1), rows, "{}", shader.name);
-        let entries: Vec<_> = module
-            .entry_points
-            .iter()
-            .map(|entry| (entry.name.as_str(), entry.workgroup_size))
-            .collect();
-        let wanted: Vec<_> = shader
-            .entries
-            .iter()
-            .map(|(entry, over)| (*entry, over.workgroup(patches)))
-            .collect();
-        assert_eq!(entries, wanted, "{}", shader.name);
+        assert_eq!(bindings(&module, own + 1), of_rows, "{}", shader.name);
     }
 }
 
@@ -139,15 +104,17 @@ fn every_shader_is_valid_for_every_number_of_taps() {
 
 #[test]
 fn doctor_asks_for_as_many_buffers_as_the_largest_stage_binds() {
-    let storage = |bindings: &[(&str, Kind)]| {
-        bindings
-            .iter()
-            .filter(|(_, kind)| matches!(kind, Kind::Read | Kind::Write))
-            .count()
+    let storage = |bindings: &[Kind]| {
+        let is_storage = |kind: &&Kind| matches!(kind, Kind::Read | Kind::Write);
+        bindings.iter().filter(is_storage).count()
     };
     let needed = ALL.iter().map(|shader| {
-        let rows = if shader.is_over_rows() { ROWS } else { &[] };
-        storage(shader.bindings) + storage(TALLY) + storage(rows)
+        let of_rows = if shader.is_over_rows() {
+            rows()
+        } else {
+            Vec::new()
+        };
+        storage(&shader.bindings()) + storage(&tally()) + storage(&of_rows)
     });
     assert_eq!(needed.max(), Some(crate::doctor::STORAGE_BUFFERS as usize));
 }

@@ -108,7 +108,6 @@ pub struct HandedViews<'a> {
 
 impl<'a> HandedViews<'a> {
     /// The views of this session. Those without pixels are drawn of `splats`, by the artist where there is one.
-    #[must_use]
     pub(crate) fn new(
         session: &'a Session,
         splats: Option<Undrawn>,

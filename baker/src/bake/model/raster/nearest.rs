@@ -21,7 +21,6 @@ pub struct Nearest {
 }
 
 /// Draws a whole picture; corners are rounded to the nearest thousandth of a pixel.
-#[must_use]
 pub fn nearest(
     positions: &[[f32; 3]],
     triangles: &[[u32; 3]],

@@ -1,6 +1,6 @@
 //! A plan against the bake of the same views, on the processor.
 
-use proto::job::{Blend, Device, Memory, Quality, Refine, WarmJob};
+use proto::job::{Blend, Device, Quality, Refine, WarmJob};
 use proto::table::View;
 
 use crate::bake::bake;
@@ -29,15 +29,9 @@ fn views() -> impl FnMut() -> Result<Option<View>, Failure> {
 fn job(product: Product) -> BakeJob {
     BakeJob {
         product,
-        memory: Memory::Full,
-        texture_size: None,
-        maps: false,
-        detail: proto::job::Detail::Off,
         refine: Refine::Off,
-        vram_budget: None,
-        gpu_times: false,
-        rejected: false,
         dry_run: Some(TextureFormat::Png),
+        ..BakeJob::default()
     }
 }
 

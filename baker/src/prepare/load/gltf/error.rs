@@ -9,6 +9,7 @@ use super::super::scene::SceneError;
 
 /// Why a glTF file is refused.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "its messages say what the fields are")]
 pub enum GltfError {
     /// The container is wrong.
     #[error(transparent)]
@@ -31,41 +32,30 @@ pub enum GltfError {
     /// A primitive lacks what it needs.
     #[error("mesh {mesh}, primitive {primitive} has no {what}")]
     Lacks {
-        /// The mesh.
         mesh: usize,
-        /// The primitive.
         primitive: usize,
-        /// The attribute.
         what: &'static str,
     },
     /// An accessor of a primitive is wrong.
     #[error("mesh {mesh}, primitive {primitive}: {error}")]
     Accessor {
-        /// The mesh.
         mesh: usize,
-        /// The primitive.
         primitive: usize,
-        /// Why.
         #[source]
         error: AccessorError,
     },
     /// An accessor of a skin is wrong.
     #[error("skin {skin}: {error}")]
     Skin {
-        /// The skin.
         skin: usize,
-        /// Why.
         #[source]
         error: AccessorError,
     },
     /// A skin with fewer inverse bind matrices than joints.
     #[error("skin {skin} has {count} inverse bind matrices for {joints} joints")]
     Binds {
-        /// The skin.
         skin: usize,
-        /// Matrices.
         count: usize,
-        /// Joints.
         joints: usize,
     },
     /// A vertex follows a joint that its skin has not.
@@ -73,47 +63,30 @@ pub enum GltfError {
         "mesh {mesh}, primitive {primitive}: vertex {vertex} follows joint {joint} of a skin of {joints}"
     )]
     Joint {
-        /// The mesh.
         mesh: usize,
-        /// The primitive.
         primitive: usize,
-        /// The vertex.
         vertex: u32,
         /// The joint's number within the skin.
         joint: u32,
-        /// How many there are.
         joints: usize,
     },
     /// An attribute with fewer elements than vertices.
     #[error("mesh {mesh}, primitive {primitive} has {count} {what} for {vertices} vertices")]
     Fewer {
-        /// The mesh.
         mesh: usize,
-        /// The primitive.
         primitive: usize,
-        /// The attribute.
         what: &'static str,
-        /// Its elements.
         count: usize,
-        /// Vertices.
         vertices: usize,
     },
     /// `EXT_mesh_gpu_instancing` of a node is wrong.
     #[error("node {node}: {what} (EXT_mesh_gpu_instancing)")]
-    Instances {
-        /// The node.
-        node: usize,
-        /// Why.
-        what: String,
-    },
+    Instances { node: usize, what: String },
     /// A triangle list whose length is no multiple of 3.
     #[error("mesh {mesh}, primitive {primitive} has {count} indices, no multiple of 3")]
     Remainder {
-        /// The mesh.
         mesh: usize,
-        /// The primitive.
         primitive: usize,
-        /// Indices or vertices.
         count: usize,
     },
     /// An index out of range.
@@ -121,48 +94,32 @@ pub enum GltfError {
         "mesh {mesh}, primitive {primitive}: index {vertex} names no vertex, there are {vertices}"
     )]
     Index {
-        /// The mesh.
         mesh: usize,
-        /// The primitive.
         primitive: usize,
-        /// The index.
         vertex: u32,
         /// How many vertices there are.
         vertices: usize,
     },
     /// Only points and lines, or nothing at all.
     #[error("the file has no triangles ({skipped} primitives of points or lines)")]
-    NoTriangles {
-        /// Primitives of another kind.
-        skipped: usize,
-    },
+    NoTriangles { skipped: usize },
     /// An image that a material uses is refused.
     #[error("image {image}: {what}")]
     Image {
-        /// The image.
         image: usize,
-        /// Why.
         what: String,
         /// The code reported to the user.
         code: Code,
     },
     /// A texture or image is missing.
     #[error("material {material} names no image that is there")]
-    NoImage {
-        /// The material.
-        material: usize,
-    },
+    NoImage { material: usize },
     /// Its colours are in the vertices.
     #[error("its colours are those of its vertices, and not in a texture")]
     VertexColours,
     /// Beyond the bound, over all instances.
     #[error("has more than the {limit} {what} that are taken")]
-    TooLarge {
-        /// Triangles or vertices.
-        what: &'static str,
-        /// The bound.
-        limit: usize,
-    },
+    TooLarge { what: &'static str, limit: usize },
 }
 
 impl GltfError {

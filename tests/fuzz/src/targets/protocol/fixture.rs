@@ -4,7 +4,7 @@
 use std::sync::OnceLock;
 
 use proto::message::{Done, Role, Table};
-use proto::table::{Camera, Refined, SplatScene, View};
+use proto::table::{Refined, SplatScene, View};
 use supervisor::cli::{self, Command};
 use supervisor::job::Spec;
 
@@ -34,7 +34,6 @@ pub(super) fn owner(table: Table) -> Role {
 }
 
 /// The smallest size of a table: one triangle, one pixel.
-#[must_use]
 pub fn least(table: Table) -> u64 {
     match table {
         Table::Mesh => 64 + 3 * (12 + 12 + 8 + 4) + 12,
@@ -62,16 +61,10 @@ pub(super) fn view(index: u32, holdout: bool) -> View {
         index,
         width: 1,
         height: 1,
-        crop: [0, 0],
         has_alpha: true,
         holdout,
-        camera: Camera {
-            rotation: [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
-            translation: [0.0; 3],
-            focal: [1.0; 2],
-            centre: [0.0; 2],
-        },
         pixels: vec![[0; 4]],
+        ..View::default()
     }
 }
 
