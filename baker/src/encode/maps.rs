@@ -20,6 +20,7 @@ use proto::table::maps::{CODE_GUTTER, CODE_OBSERVED, CODE_SEEN, CODE_UNSEEN, Map
 use super::preview::ORIGINS;
 use crate::image::png::{self, PngError};
 use crate::image::sheet::tile::heat;
+use crate::worker::progress::{ticked, unit};
 
 /// Width of the gutter that repeats the chart's codes, in texels.
 const RIM: usize = 2;
@@ -88,6 +89,7 @@ fn picture(size: u32, codes: &[u8], palette: &Palette, about: &str) -> Result<Ve
         codes = spread(&codes, size as usize);
     }
     let file = png::encode_indexed([size; 2], &codes, palette, about)?;
+    unit();
     png::verify_indexed(&file, &codes)?;
     Ok(file)
 }
@@ -111,7 +113,7 @@ fn spread(codes: &[u8], size: usize) -> Vec<u8> {
             own => own,
         }
     };
-    (0..codes.len()).map(code).collect()
+    ticked(0..codes.len()).map(code).collect()
 }
 
 /// Colours of the coverage codes.

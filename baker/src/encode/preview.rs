@@ -21,6 +21,7 @@ use crate::image::png::{self, PngError};
 use crate::image::sheet::canvas::Canvas;
 use crate::image::sheet::tile::{self, Shrink, Tile};
 use crate::image::sheet::{BACKGROUND, CELL, FAINT, GAP, LINE, MARGIN, TEXT, columns, draw_scale};
+use crate::worker::progress::ticked;
 
 mod row;
 
@@ -145,7 +146,7 @@ impl TextureTiles {
         let [mut colours, mut origins] = [Shrink::new(size, cell), Shrink::new(size, cell)];
         let mut counts = [0_u64; 4];
         let texels = texture.texels.iter().zip(&texture.provenance);
-        for (index, (&[r, g, b, _], &provenance)) in texels.enumerate() {
+        for (index, (&[r, g, b, _], &provenance)) in ticked(texels.enumerate()) {
             let at = [index % size[0], index / size[0]];
             colours.add(at, tile::light([r, g, b, 255]));
             let kind = ORIGINS
@@ -224,7 +225,7 @@ pub(super) fn layers(material: &Material, edge: usize, cell: usize) -> Vec<(&'st
     ];
     let shrunk = |texels: &Vec<[u8; 4]>| {
         let mut shrunk = Shrink::new([edge; 2], cell);
-        for (index, &[r, g, b, _]) in texels.iter().enumerate() {
+        for (index, &[r, g, b, _]) in ticked(texels.iter().enumerate()) {
             shrunk.add([index % edge, index / edge], tile::light([r, g, b, 255]));
         }
         shrunk.picture()

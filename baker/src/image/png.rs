@@ -7,6 +7,8 @@ use std::io::Cursor;
 
 use png::{BitDepth, ColorType, Compression, Encoder, Filter, SrgbRenderingIntent};
 
+use crate::worker::progress::{ticked, unit};
+
 /// Why a picture cannot be encoded.
 #[derive(Debug, thiserror::Error)]
 pub enum PngError {
@@ -48,9 +50,9 @@ impl Kind {
     /// The pixels as bytes.
     pub fn bytes(self, pixels: &[[u8; 4]]) -> Vec<u8> {
         match self {
-            Self::Colour | Self::Data | Self::Direction => {
-                pixels.iter().flat_map(|&[r, g, b, _]| [r, g, b]).collect()
-            }
+            Self::Colour | Self::Data | Self::Direction => ticked(pixels.iter())
+                .flat_map(|&[r, g, b, _]| [r, g, b])
+                .collect(),
             Self::Translucent => pixels.as_flattened().to_vec(),
         }
     }
@@ -126,6 +128,7 @@ pub fn verify_as(kind: Kind, file: &[u8], pixels: &[[u8; 4]]) -> Result<(), PngE
     let mut reader = png::Decoder::new(Cursor::new(file)).read_info()?;
     let mut bytes = vec![0; reader.output_buffer_size().unwrap_or(0)];
     reader.next_frame(&mut bytes)?;
+    unit();
     let same = bytes.len() == pixels.len() * width
         && bytes
             .chunks_exact(width)

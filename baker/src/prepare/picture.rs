@@ -38,6 +38,8 @@ pub(crate) use image::metadata::Orientation;
 pub(crate) use probe::{Format, Header};
 pub(crate) use turn::swaps;
 
+use crate::worker::progress::unit;
+
 /// A decoded picture.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Picture {
@@ -123,6 +125,7 @@ pub(crate) fn decode_as(
         Format::Hdr => light::decode_hdr(bytes, header, meaning)?,
         Format::Ktx2 => (ktx2::Texture::read(bytes)?.decode(0)?, Colours::default()),
     };
+    unit();
     let has_alpha = pixels.iter().any(|pixel| pixel[3] != 255);
     let picture = Picture {
         width: header.width,

@@ -9,6 +9,7 @@ use super::error::PictureError;
 use super::pixels::buffer;
 use super::probe::Format;
 use super::{Colours, Header, Meaning, tags};
+use crate::worker::progress::unit;
 
 /// Memory of the decoder beside the pixels: rows and kept chunks.
 const DECODER_BYTES: usize = 64 << 20;
@@ -44,6 +45,7 @@ pub(super) fn decode(
     reader.next_frame(&mut samples).map_err(damaged)?;
     // The rest holds the checksum of the last row and the end.
     reader.finish().map_err(damaged)?;
+    unit();
 
     let way = match meaning {
         Meaning::Colours => colour::of_png(reader.info(), || profile(bytes))?,
