@@ -92,7 +92,7 @@ fn a_form_larger_than_any_default_bound_is_the_same_job_as_its_files() {
     assert_same_job(&sidecar, &bench.path(""), "mesh.obj");
 }
 
-/// FlightHelmet with its UVs: the most bytes that a mesh, its views and their pictures have in the data.
+/// `flighthelmet` with its UVs: the most bytes that a mesh, its views and their pictures have in the data.
 #[test]
 fn the_largest_set_by_form_is_the_same_job_as_its_files() {
     let set = fs::canonicalize(data("flighthelmet/transforms.json")).expect("there");
@@ -118,7 +118,6 @@ fn a_form_takes_no_memory_for_its_files() {
         peak_kib(&sidecar)
     };
     let [small, large] = [send("small", 1 << 10), send("large", 48 << 20)];
-    eprintln!("{small} KiB, and {large} KiB with 96 MiB");
     assert!(large - small < 16 << 10, "{small} KiB, then {large} KiB");
 }
 
