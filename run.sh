@@ -11,7 +11,8 @@ usage() {
 ./run.sh test            every test
 ./run.sh bench [FOLDER]  the table of quality, time and memory, for the sets here or those in FOLDER
 ./run.sh bench --gpu     what a bake takes on this GPU, by views, sizes, triangles and memory: table and JSON
-./run.sh torture ARGS…   faults into the real programs: --seed S --faults N (default 2000)
+./run.sh fleet [FOLDER]  a queue, a store and two hosts on this machine, in out/fleet; says how to send them jobs, until Ctrl-C
+./run.sh torture ARGS…   faults into the real programs: --seed S --faults N (default 2000); with --fleet into a queue, a store and hosts
 ./run.sh load ARGS…      the sidecar under load, and killed: what it takes, and what it keeps
 ./run.sh fuzz [SECONDS]  every fuzz target for so long (60), two at a time; what crashes one is kept in tests/fuzz/artifacts
 ./run.sh fuzz keep       the inputs that reached most so far, into tests/fuzz/seeds
@@ -181,6 +182,36 @@ test_browser() {
     (cd tests/browser && KILN_BIN=$here/target/release/kiln "$here/target/browser/bin/python" -B -m unittest)
 }
 
+# The servers of a fleet, kept from run to run, as long as they are to be the same.
+need_fleet() {
+    local wanted
+    need_python "$1"
+    wanted=$(python3 -V && cat tests/fleet/requirements.txt)
+    [ "$(cat target/fleet/stamp 2>/dev/null)" = "$wanted" ] && return
+    say "installing the packages of tests/fleet/requirements.txt: a NATS server and moto's S3, in target/fleet"
+    python3 -m venv --clear target/fleet
+    target/fleet/bin/pip install --quiet --disable-pip-version-check --only-binary=:all: --require-hashes -r tests/fleet/requirements.txt
+    printf '%s\n' "$wanted" >target/fleet/stamp
+}
+
+# A NATS server, a folder as object store, and two hosts, each a sidecar and its worker.
+run_fleet() {
+    local place host
+    mkdir -p "$1"/{queue,store,one,two}
+    chmod 700 "$1"/{one,two}
+    place=$(cd "$1" && pwd)
+    export KILN_QUEUE=nats://127.0.0.1:4222 KILN_STORE=$place/store
+    trap 'trap - EXIT; kill $(jobs -p) 2>/dev/null; wait' EXIT
+    target/fleet/bin/nats-server -a 127.0.0.1 -p 4222 -js -sd "$place/queue" -l "$place/queue/log" &
+    for host in one two; do
+        target/release/kiln serve --socket "$place/$host/kiln.sock" --store "$place/$host/jobs" 2>"$place/$host/sidecar.log" &
+        target/release/kiln worker --name "$host" --sidecar "$place/$host/kiln.sock" &
+    done
+    say "export KILN_QUEUE=$KILN_QUEUE KILN_STORE=$KILN_STORE"
+    say "target/release/kiln submit tests/data/spot/mesh_nouv.glb --views tests/data/spot --wait -o out/spot.glb"
+    wait
+}
+
 # What of the page can be tested without a browser.
 test_page() {
     (cd supervisor/page && npm ci --silent --ignore-scripts --no-audit --no-fund && node --test)
@@ -287,6 +318,7 @@ test)
     # The Khronos validator, for the GLBs.
     (cd tests/validator && npm ci --silent --ignore-scripts --no-audit --no-fund)
     check_crates
+    need_fleet "fleets are tested with real servers"
     export XDG_RUNTIME_DIR=${XDG_RUNTIME_DIR:-/tmp}
     # Each test of a GPU stage has a device of its own, with threads and memory of its own.
     threads=$(nproc)
@@ -328,8 +360,14 @@ fuzz)
         ;;
     esac
     ;;
+fleet)
+    build
+    need_fleet "the fleet has a NATS server"
+    run_fleet "${1:-out/fleet}"
+    ;;
 torture | load)
     build
+    case " $* " in *" --fleet "*) need_fleet "the fleet has real servers" ;; esac
     exec "target/release/$command" "$@"
     ;;
 check)

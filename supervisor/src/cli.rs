@@ -4,6 +4,9 @@ mod args;
 
 pub mod compare;
 
+#[cfg(feature = "fleet")]
+mod fleet;
+
 mod form;
 
 pub mod jobs;
@@ -27,7 +30,7 @@ use clap::error::{ContextKind, ErrorKind};
 use clap::{CommandFactory, Parser};
 use proto::message::Code;
 
-use self::args::{BakeArgs, Cli, DoctorArgs, HostArgs, JobArgs, Sub};
+use self::args::{BakeArgs, Cli, DoctorArgs, HostArgs, JobArgs, ServeArgs, Sub};
 use self::paths::{absolute, baker_path, distinct, read, targets};
 use crate::error::JobError;
 use crate::host::ladder::Policy;
@@ -70,11 +73,31 @@ pub enum Command {
         json: bool,
         /// How much to show.
         voice: Voice,
+        /// The fleet that does them, if not this process.
+        #[cfg(feature = "fleet")]
+        fleet: Option<crate::fleet::Place>,
     },
     /// `kiln serve`.
-    Serve(Box<Options>),
+    Serve {
+        /// How.
+        options: Box<Options>,
+        /// The fleet that does its jobs, if not this host.
+        #[cfg(feature = "fleet")]
+        fleet: Option<crate::fleet::Place>,
+    },
     /// `kiln submit`, `status`, `wait`, `cancel`, `list`, `fetch`.
     Remote(Box<remote::Task>),
+    /// `kiln worker`.
+    #[cfg(feature = "fleet")]
+    Worker(Box<crate::fleet::worker::Options>),
+    /// `kiln fleet`.
+    #[cfg(feature = "fleet")]
+    Fleet {
+        /// Which.
+        place: crate::fleet::Place,
+        /// How it is shown.
+        form: crate::fleet::overview::Form,
+    },
     /// `kiln compare`.
     Compare(Box<compare::Task>),
     /// `kiln doctor`.
@@ -90,7 +113,13 @@ impl Command {
     /// JSON or not, and how much.
     pub fn tone(&self) -> (bool, Voice) {
         match self {
-            Self::Shown | Self::Serve(_) => (false, Voice::Normal),
+            Self::Shown | Self::Serve { .. } => (false, Voice::Normal),
+            #[cfg(feature = "fleet")]
+            Self::Worker(_) => (false, Voice::Normal),
+            #[cfg(feature = "fleet")]
+            Self::Fleet { form, .. } => {
+                (*form == crate::fleet::overview::Form::Json, Voice::Normal)
+            }
             Self::Bake { json, voice, .. } | Self::BakeMany { json, voice, .. } => (*json, *voice),
             Self::Remote(task) => (task.json, task.voice),
             Self::Compare(task) => (task.json, task.voice),
@@ -170,8 +199,14 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, R
                 voice: Voice::Verbose,
             })
         }
-        Sub::Serve(args) => serve::options(*args)
-            .map(|options| Command::Serve(Box::new(options)))
+        Sub::Serve(args) => serve(*args).map_err(refuse),
+        #[cfg(feature = "fleet")]
+        Sub::Worker(args) => fleet::worker(*args)
+            .map(|options| Command::Worker(Box::new(options)))
+            .map_err(refuse),
+        #[cfg(feature = "fleet")]
+        Sub::Fleet(args) => fleet::overview(args)
+            .map(|(place, form)| Command::Fleet { place, form })
             .map_err(refuse),
         Sub::Completions { shell } => {
             let mut script = Vec::new();
@@ -193,8 +228,20 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, R
     }
 }
 
+fn serve(args: ServeArgs) -> Result<Command, Box<JobError>> {
+    #[cfg(feature = "fleet")]
+    let fleet = args.fleet.then(fleet::of_variables).transpose()?;
+    Ok(Command::Serve {
+        options: Box::new(serve::options(args)?),
+        #[cfg(feature = "fleet")]
+        fleet,
+    })
+}
+
 fn bake(args: BakeArgs) -> Result<Command, Refusal> {
     let (json, voice) = (args.json, voice(&args));
+    #[cfg(feature = "fleet")]
+    let fleet = (fleet::of_bake(&args)).map_err(|error| Refusal::new(error, json))?;
     if let Some(path) = &args.jobs {
         return Ok(Command::BakeMany {
             specs: many(path, &args)?,
@@ -205,6 +252,8 @@ fn bake(args: BakeArgs) -> Result<Command, Refusal> {
             pipelines: args.host.pipelines(),
             json,
             voice,
+            #[cfg(feature = "fleet")]
+            fleet,
         });
     }
     match spec(args.clone(), own_name()) {

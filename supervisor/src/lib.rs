@@ -44,6 +44,7 @@
 //! | sidecar | [`store`] | accepted jobs, uploads and results → on disk, across `kill -9` |
 //! | | [`serve`] | HTTP over a socket → jobs in the store → run in fair turn |
 //! | client | [`remote`] | a job and its files → another kiln's sidecar → its result |
+//! | | `fleet` | a fleet's queue and store → jobs of this host's sidecar; the commands of jobs, by the store |
 //! | people | [`screen`], [`doctor`] | events → bars, lines or JSON; the machine → what can bake here |
 //! | | [`cli`] | arguments → a checked command |
 //!
@@ -82,6 +83,9 @@ pub mod serve;
 pub mod store;
 
 pub mod remote;
+
+#[cfg(feature = "fleet")]
+pub mod fleet;
 
 pub mod signals;
 

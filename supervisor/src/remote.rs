@@ -4,6 +4,7 @@
 //! it is therefore repeated until the caller's patience ends. Answers are bounded in size, checked before use and
 //! escaped before they are shown.
 //!
+//! - [`depot`]: what a sidecar has in common with a fleet of hosts, so that commands are written once
 //! - [`place`]: connects to a sidecar; [`http`]: one request and its answer; [`client`]: requests with retries
 //! - [`collect`]: finds the files that a mesh and views need; [`upload`]: sends files that the sidecar lacks
 //! - [`jobs`]: the JSON of jobs; [`sse`]: parses event streams; [`follow`]: shows a remote job as a local bake
@@ -12,6 +13,8 @@
 pub mod client;
 
 pub mod collect;
+
+pub(crate) mod depot;
 
 pub mod error;
 

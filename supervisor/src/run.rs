@@ -80,8 +80,18 @@ fn carry_out(command: Command, bars: &MultiProgress) -> u8 {
             bakes,
             memory_limit,
             pipelines,
+            #[cfg(feature = "fleet")]
+            fleet,
             ..
         } => {
+            #[cfg(feature = "fleet")]
+            if let Some(place) = fleet {
+                let all = cli::remote::many::all(specs, &place, json, voice, bars);
+                let sum = runtime.block_on(all);
+                screen::sum(json, voice, &sum);
+                runtime.shutdown_background();
+                return sum.code;
+            }
             let listener = |name: &str| screen::listener_of(json, voice, name);
             let plan = many::Plan {
                 parallel,
@@ -96,7 +106,30 @@ fn carry_out(command: Command, bars: &MultiProgress) -> u8 {
         }
         Command::Remote(task) => runtime.block_on(cli::remote::carry_out(*task, bars)),
         Command::Compare(task) => runtime.block_on(cli::compare::carry_out(*task, bars)),
-        Command::Serve(options) => runtime.block_on(serve::run(*options)),
+        Command::Serve {
+            options,
+            #[cfg(feature = "fleet")]
+            fleet,
+        } => {
+            #[cfg(not(feature = "fleet"))]
+            let elsewhere = None;
+            #[cfg(feature = "fleet")]
+            let elsewhere = match fleet.map(|place| crate::fleet::front(&place)).transpose() {
+                Ok(elsewhere) => elsewhere,
+                Err(error) => {
+                    let told = error.report();
+                    screen::refuse(&told.message, &told.hint);
+                    return told.exit_code;
+                }
+            };
+            runtime.block_on(serve::run(*options, elsewhere))
+        }
+        #[cfg(feature = "fleet")]
+        Command::Fleet { place, form } => {
+            runtime.block_on(crate::fleet::overview::show(&place, form))
+        }
+        #[cfg(feature = "fleet")]
+        Command::Worker(options) => runtime.block_on(crate::fleet::worker::run(*options)),
         Command::Doctor { baker, .. } => runtime.block_on(doctor::run(&baker, json)),
     };
     // Waits for nothing: a thread on a network file system, or a process that cannot be killed, may never end.

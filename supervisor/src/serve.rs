@@ -15,6 +15,8 @@ pub mod api;
 
 pub mod board;
 
+pub mod elsewhere;
+
 pub mod folder;
 
 pub mod framing;
@@ -51,6 +53,7 @@ mod work;
 
 use std::cell::Cell;
 use std::io::IsTerminal;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -66,6 +69,7 @@ use proto::exit;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::LocalSet;
 
+use self::elsewhere::Elsewhere;
 use self::framing::{Doubled, Heads};
 use self::guard::Guard;
 use self::listen::{Peer, Sockets, Stream};
@@ -88,9 +92,9 @@ const LAST_ANSWERS: Duration = Duration::from_secs(2);
 /// Time for running jobs at shutdown; a second signal ends it.
 const DRAIN: Duration = Duration::from_secs(20);
 
-/// Serves until a signal ends it, and gives the exit code: 0 only where it was told to leave.
-pub async fn run(options: Options) -> u8 {
-    match serve(options).await {
+/// Serves until a signal ends it, and gives the exit code: 0 only where it was told to leave. Jobs are done here, or elsewhere.
+pub async fn run(options: Options, elsewhere: Option<Rc<dyn Elsewhere>>) -> u8 {
+    match serve(options, elsewhere).await {
         Ok(()) => exit::OK,
         Err(error) => {
             print::complain("", &error);
@@ -99,7 +103,10 @@ pub async fn run(options: Options) -> u8 {
     }
 }
 
-async fn serve(options: Options) -> Result<(), Box<JobError>> {
+async fn serve(
+    options: Options,
+    elsewhere: Option<Rc<dyn Elsewhere>>,
+) -> Result<(), Box<JobError>> {
     let mut signals = Signals::listen()?;
     let local = LocalSet::new();
     let guard = Arc::new(Guard {
@@ -108,7 +115,7 @@ async fn serve(options: Options) -> Result<(), Box<JobError>> {
         sites: options.sites.clone(),
     });
     // The store first, so that a client that can connect finds all earlier jobs.
-    let (service, scheduler) = schedule::open(&options)?;
+    let (service, scheduler) = schedule::open(&options, elsewhere)?;
     let public = options.sites.public.as_ref();
     let sockets = Sockets::open(&options.socket, options.tcp, public.is_some())?;
     for place in sockets.places() {

@@ -16,7 +16,7 @@ const LARGEST_CIRCLE: usize = 3;
 
 /// The layers of each crate, lowest first. A module belongs to the layer of its longest prefix here, and takes names from
 /// its own layer and from those below it.
-const LAYERS: [(&str, &[&[&str]]); 6] = [
+const LAYERS: [(&str, &[&[&str]]); 7] = [
     ("proto/src", &[&[""]]),
     ("baker/raster/src", &[&[""]]),
     ("baker/atlas/src", &[&[""]]),
@@ -33,6 +33,10 @@ const LAYERS: [(&str, &[&[&str]]); 6] = [
             &["compare"],
             &["run", "doctor", ""],
         ],
+    ),
+    (
+        "supervisor/fleet/src",
+        &[&["", "record", "bucket"], &["fate"], &["ledger", "queue"]],
     ),
     (
         "supervisor/src",
@@ -76,6 +80,7 @@ const LAYERS: [(&str, &[&[&str]]); 6] = [
             &["serve"],
             &["remote"],
             &["screen", "doctor"],
+            &["fleet"],
             &["cli", "run", ""],
         ],
     ),

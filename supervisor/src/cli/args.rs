@@ -87,6 +87,12 @@ pub(super) enum Sub {
     Replay(ReplayArgs),
     /// Take jobs over a socket, and keep them across restarts.
     Serve(Box<ServeArgs>),
+    /// Take jobs of a fleet from a queue and a store, for the sidecar of this host.
+    #[cfg(feature = "fleet")]
+    Worker(Box<super::fleet::args::WorkerArgs>),
+    /// Show a fleet: its queue, its hosts and what they do.
+    #[cfg(feature = "fleet")]
+    Fleet(super::fleet::args::OverviewArgs),
     /// Hand a job to a sidecar, and print its id or, with --wait, the result.
     #[command(override_usage = SUBMIT_USAGE, after_help = MORE, after_long_help = EXAMPLES)]
     Submit(Box<SubmitArgs>),
@@ -198,6 +204,9 @@ pub(super) struct BakeArgs {
     pub(super) memory_limit: Option<u64>,
     #[command(flatten)]
     pub(super) host: HostArgs,
+    #[cfg(feature = "fleet")]
+    #[command(flatten)]
+    pub(super) fleet: super::fleet::args::FleetArgs,
     /// The worker program of one job of a list, by the job's name.
     #[arg(long, value_name = "JOB=PATH", requires = "jobs", value_parser = of_job, hide = true)]
     pub(super) baker_of: Vec<(String, PathBuf)>,
@@ -405,6 +414,13 @@ pub(super) struct ServeArgs {
     /// The others are prepared or encoded meanwhile.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64), help_heading = "Work")]
     pub(super) bakes: u16,
+    /// Have the jobs done by a fleet.
+    ///
+    /// Its queue and store are those of `$KILN_QUEUE` and `$KILN_STORE`, with `$KILN_CREDENTIALS` and `$KILN_TENANT`. This host bakes
+    /// nothing.
+    #[cfg(feature = "fleet")]
+    #[arg(hide_short_help = true, long, help_heading = "Work")]
+    pub(super) fleet: bool,
     /// Processes that wait with the GPU open.
     ///
     /// On each GPU.

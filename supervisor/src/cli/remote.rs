@@ -3,11 +3,13 @@
 
 pub(super) mod args;
 
+#[cfg(feature = "fleet")]
+pub mod many;
+
 mod run;
 
 mod show;
 
-use std::hash::{BuildHasher, RandomState};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -26,6 +28,7 @@ use crate::output::Target;
 use crate::remote::{Place, collect::Inputs};
 use crate::screen::Voice;
 use crate::serve::listen;
+use crate::store::JobId;
 
 pub use run::carry_out;
 
@@ -36,7 +39,7 @@ pub struct Task {
     pub json: bool,
     /// How much to show.
     pub voice: Voice,
-    place: Place,
+    at: At,
     patience: Duration,
     what: What,
 }
@@ -90,19 +93,28 @@ impl Delivery {
 
 type Checked<T> = Result<T, Box<JobError>>;
 
+/// Who is asked.
+#[derive(Clone, Debug)]
+enum At {
+    Sidecar(Place),
+    #[cfg(feature = "fleet")]
+    Fleet(crate::fleet::Place),
+}
+
 fn task(args: PlaceArgs, what: What) -> Checked<Task> {
-    let place = match (args.url, &args.token_file) {
-        (Some(address), Some(file)) => Place::Tcp {
+    #[cfg(feature = "fleet")]
+    let fleet = (args.fleet).place(args.socket.is_some() || args.url.is_some())?;
+    let at = match (args.url, &args.token_file) {
+        (Some(address), Some(file)) => At::Sidecar(Place::Tcp {
             address,
             token: super::serve::token(file)?,
-        },
-        _ => Place::Unix {
-            path: args.socket.unwrap_or_else(|| {
-                let named = std::env::var_os("KILN_SOCKET").filter(|path| !path.is_empty());
-                named.map_or_else(listen::default_socket, PathBuf::from)
-            }),
+        }),
+        #[cfg(feature = "fleet")]
+        _ if fleet.is_some() => fleet.map_or_else(|| unreachable!(), At::Fleet),
+        _ => At::Sidecar(Place::Unix {
+            path: args.socket.unwrap_or_else(own_socket),
             uids: args.allow_uid,
-        },
+        }),
     };
     Ok(Task {
         json: args.json,
@@ -111,10 +123,16 @@ fn task(args: PlaceArgs, what: What) -> Checked<Task> {
             (false, true) => Voice::Verbose,
             (false, false) => Voice::Normal,
         },
-        place,
+        at,
         patience: args.patience,
         what,
     })
+}
+
+/// The sidecar's socket, where no flag names it.
+pub(super) fn own_socket() -> PathBuf {
+    let named = std::env::var_os("KILN_SOCKET").filter(|path| !path.is_empty());
+    named.map_or_else(listen::default_socket, PathBuf::from)
 }
 
 pub(super) fn submit(args: SubmitArgs) -> Checked<Task> {
@@ -201,17 +219,11 @@ pub(super) fn submit(args: SubmitArgs) -> Checked<Task> {
             original,
         },
         options,
-        key: args.key.unwrap_or_else(random_key),
+        key: args.key.unwrap_or_else(|| JobId::fresh().to_string()),
         retry: args.retry,
         delivery,
     };
     task(args.place, What::Submit(Box::new(submit)))
-}
-
-/// 128 bits that the system chose.
-fn random_key() -> String {
-    let half = || RandomState::new().hash_one(std::process::id());
-    format!("{:016x}{:016x}", half(), half())
 }
 
 /// Checks GLB, preview, page and report, and the folder of the maps.

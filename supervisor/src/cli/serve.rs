@@ -36,6 +36,13 @@ pub(super) fn options(args: ServeArgs) -> Result<Options, Box<JobError>> {
         roots: args.roots,
         parallel: args.parallel.map(usize::from),
         bakes: usize::from(args.bakes),
+        #[cfg(feature = "fleet")]
+        spares: if args.fleet {
+            0
+        } else {
+            usize::from(args.spares)
+        },
+        #[cfg(not(feature = "fleet"))]
         spares: usize::from(args.spares),
         nice: args.nice,
         memory_limit: args.memory_limit,

@@ -25,7 +25,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::error::JobError;
 use crate::input::{Input, companion, exporter};
-use crate::options::{Source, bad_name};
+use crate::options::{JobOptions, Source, bad_name};
 use crate::output::Given;
 use crate::process::opener::Opener;
 use crate::process::workers;
@@ -83,6 +83,19 @@ pub struct Collection {
     pub views: Source,
     /// The original's.
     pub original: Option<Source>,
+}
+
+impl Collection {
+    /// Names its sources in a spec.
+    pub fn name_in(&self, spec: &mut JobOptions) {
+        spec.mesh = Some(self.mesh.clone());
+        spec.views = Some(self.views.clone());
+        spec.original.clone_from(&self.original);
+        if self.inputs.mesh.path == self.inputs.views.path {
+            // Splats alone: the mesh's own files are those of the views.
+            spec.mesh = spec.views.take();
+        }
+    }
 }
 
 /// Finds the files and reads each once.

@@ -47,6 +47,8 @@ pub enum RemoteError {
         /// Nothing listens there.
         absent: bool,
     },
+    /// A fleet's queue or store does not answer.
+    Away(String),
     /// Somebody answers whom this user does not trust.
     Untrusted {
         /// Who, or whose folder.
@@ -229,6 +231,13 @@ impl RemoteError {
                         "a job that it accepted is not lost: kiln list shows it once kiln serve runs again"
                     }
                 },
+            ),
+            Self::Away(why) => (
+                "unreachable",
+                RetryClass::Transient,
+                exit::UNAVAILABLE,
+                why.clone(),
+                "a job that was accepted is not lost: its hosts go on once they are back",
             ),
             Self::Untrusted { why, hint } => (
                 "untrusted",

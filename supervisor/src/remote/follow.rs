@@ -14,7 +14,7 @@ use super::client::Client;
 use super::error::RemoteError;
 use super::http::Ask;
 use super::jobs::Job;
-use super::sse;
+use super::sse::{self, ServerEvent};
 use crate::event::{Event, Listener};
 use crate::host::ladder::Step;
 use crate::process::verdict::{Fault, RetryClass};
@@ -34,19 +34,32 @@ impl Client {
     /// There is no such job, or the sidecar is away for too long.
     pub async fn follow(&self, id: JobId, listener: &mut dyn Listener) -> Result<Job, RemoteError> {
         let job = self.job(id).await?;
-        let mut teller = Teller {
-            listener,
-            last: 0,
-            since: HashMap::new(),
-            open: HashSet::new(),
-        };
+        let mut teller = Teller::new(listener);
         if let Some(before @ 1..) = job.known.position {
             let why = format!("{before} jobs are before it");
             teller.held(Role::Prepare, &why);
         }
-        let mut pauses = self.pauses();
+        self.relay(id, &mut |event| teller.take(event)).await
+    }
+
+    /// Gives each event of a job to `each`, and returns the job once it is over, however it ended.
+    ///
+    /// # Errors
+    /// There is no such job, the sidecar is away for too long, or `each` fails.
+    pub async fn relay(
+        &self,
+        id: JobId,
+        each: &mut dyn FnMut(&ServerEvent) -> Result<(), RemoteError>,
+    ) -> Result<Job, RemoteError> {
+        let (mut pauses, mut last) = (self.pauses(), 0);
         loop {
-            match self.stream(id, &mut teller, &mut || pauses.reset()).await {
+            let from = last;
+            let mut take = |event: &ServerEvent| {
+                pauses.reset();
+                last = event.id;
+                each(event)
+            };
+            match self.stream(id, from, &mut take).await {
                 Ok(true) => {}
                 // The stream ended in order, but before the job: the sidecar exits, and another may start.
                 Ok(false) => {
@@ -69,18 +82,18 @@ impl Client {
         }
     }
 
-    /// Returns whether the stream says that the job is over.
+    /// Reads the events after `last`. Returns whether the stream says that the job is over.
     async fn stream(
         &self,
         id: JobId,
-        teller: &mut Teller<'_>,
-        learnt: &mut impl FnMut(),
+        last: u64,
+        take: &mut impl FnMut(&ServerEvent) -> Result<(), RemoteError>,
     ) -> Result<bool, RemoteError> {
         let mut ask = Ask::new(Method::GET, format!("/v1/jobs/{id}/events"))
             .with(header::ACCEPT, "text/event-stream");
-        if teller.last > 0 {
+        if last > 0 {
             let name = HeaderName::from_static("last-event-id");
-            ask = ask.with(name, teller.last.to_string());
+            ask = ask.with(name, last.to_string());
         }
         let mut answer = self.once(&ask, None).await?;
         if answer.status == StatusCode::NO_CONTENT {
@@ -92,8 +105,7 @@ impl Client {
                 .push(&bytes)
                 .map_err(|error| RemoteError::Garbled(error.to_string()))?;
             for event in events {
-                learnt();
-                teller.take(&event)?;
+                take(&event)?;
                 if event.kind == "done" {
                     return Ok(true);
                 }
@@ -126,7 +138,8 @@ struct Data {
     ms: Option<f64>,
 }
 
-struct Teller<'a> {
+/// Events of a job as they come → what a listener of a bake is told.
+pub(crate) struct Teller<'a> {
     listener: &'a mut dyn Listener,
     /// The number of the last event.
     last: u64,
@@ -136,8 +149,22 @@ struct Teller<'a> {
     open: HashSet<Role>,
 }
 
-impl Teller<'_> {
-    fn take(&mut self, event: &sse::ServerEvent) -> Result<(), RemoteError> {
+impl<'a> Teller<'a> {
+    /// Nothing has been told yet.
+    pub(crate) fn new(listener: &'a mut dyn Listener) -> Self {
+        Self {
+            listener,
+            last: 0,
+            since: HashMap::new(),
+            open: HashSet::new(),
+        }
+    }
+
+    /// Tells one event.
+    ///
+    /// # Errors
+    /// It is not understood.
+    pub(crate) fn take(&mut self, event: &ServerEvent) -> Result<(), RemoteError> {
         if event.id <= self.last && self.last > 0 {
             self.again("the sidecar was restarted");
         }
@@ -262,15 +289,10 @@ mod tests {
     #[test]
     fn a_sidecars_events_become_those_of_a_bake() {
         let mut lines = Lines::default();
-        let mut teller = Teller {
-            listener: &mut lines,
-            last: 0,
-            since: HashMap::new(),
-            open: HashSet::new(),
-        };
+        let mut teller = Teller::new(&mut lines);
         let mut take = |id, kind: &str, data: &str| {
             let (kind, data) = (kind.to_owned(), data.to_owned());
-            teller.take(&sse::ServerEvent { id, kind, data })
+            teller.take(&ServerEvent { id, kind, data })
         };
         let fit = r#"{"role": "bake", "phase": "fit", "done": 1, "total": 4, "progress": 0.4}"#;
         take(1, "state", r#"{"state": "preparing"}"#).expect("a state");

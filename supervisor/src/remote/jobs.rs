@@ -70,7 +70,11 @@ pub struct Made {
 }
 
 impl Job {
-    fn read(raw: Value) -> Result<Self, RemoteError> {
+    /// Reads a job's JSON.
+    ///
+    /// # Errors
+    /// It is not understood, or a file has an odd name.
+    pub(crate) fn read(raw: Value) -> Result<Self, RemoteError> {
         let known: Known = Known::deserialize(&raw)
             .map_err(|error| RemoteError::Garbled(format!("a job: {error}")))?;
         // These become names of files here.
@@ -181,14 +185,14 @@ struct Page {
 }
 
 impl Client {
-    /// Submits a job under an idempotency key.
+    /// Submits a job, whose spec is JSON, under an idempotency key.
     ///
     /// # Errors
     /// The sidecar refuses, or is gone.
-    pub async fn submit(&self, spec: &JobOptions, key: &str) -> Result<Job, RemoteError> {
+    pub async fn submit(&self, spec: String, key: &str) -> Result<Job, RemoteError> {
         let mut ask = Ask::new(Method::POST, "/v1/jobs")
             .with(HeaderName::from_static("idempotency-key"), key);
-        ask.payload = Payload::Json(Bytes::from(spec.canonical()));
+        ask.payload = Payload::Json(Bytes::from(spec));
         Job::read(self.json(&ask, Later::Tell).await?)
     }
 
@@ -244,41 +248,6 @@ impl Client {
             }
         }
         Ok(())
-    }
-
-    /// Finds a job by its id, by a prefix that no other id has, or by `latest`.
-    ///
-    /// # Errors
-    /// No job matches, or several do.
-    pub async fn find(&self, text: &str) -> Result<JobId, RemoteError> {
-        if let Ok(id) = text.parse() {
-            return Ok(id);
-        }
-        let shown = printable(text, 80);
-        let hint = "kiln list shows the jobs that there are";
-        let mut found: Vec<JobId> = Vec::new();
-        let latest = text == "latest";
-        let limit = if latest { 1 } else { usize::MAX };
-        self.list(None, limit, |job| {
-            if latest || job.known.id.to_string().starts_with(text) {
-                found.push(job.known.id);
-            }
-        })
-        .await?;
-        match found.as_slice() {
-            [id] => Ok(*id),
-            [] => {
-                let message = match latest {
-                    true => "the sidecar has no jobs".to_owned(),
-                    false => format!("no job's id begins with {shown:?}"),
-                };
-                Err(JobError::own(Code::MissingInput, message, hint).into())
-            }
-            many => {
-                let message = format!("the ids of {} jobs begin with {shown:?}", many.len());
-                Err(JobError::own(Code::InvalidSpec, message, "give more of it").into())
-            }
-        }
     }
 }
 

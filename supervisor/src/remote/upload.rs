@@ -1,20 +1,20 @@
-//! Uploads files as blobs: each is sent once, and only if the sidecar lacks it.
+//! Uploads files as blobs: each is sent once, and only if it is not there.
 
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use axum::http::{Method, StatusCode};
-use proto::message::Code;
 use tokio::time::interval;
 
 use super::client::{Client, Later};
-use super::collect::{Collection, Found, open};
+use super::collect::{Collection, Found};
+use super::depot::Depot;
 use super::error::RemoteError;
 use super::http::{Ask, Payload};
-use crate::error::JobError;
-use crate::process::opener::Opener;
+use crate::store::Digest;
 
 /// Between two reports about a file under way.
 const TICK: Duration = Duration::from_millis(100);
@@ -24,7 +24,7 @@ const TICK: Duration = Duration::from_millis(100);
 pub struct Sent {
     /// Files that are done.
     pub files: usize,
-    /// Files that the sidecar had already.
+    /// Files that were there already.
     pub known: usize,
     /// Bytes that are done, sent or there already.
     pub bytes: u64,
@@ -35,9 +35,9 @@ pub struct Sent {
 /// Sends what is missing, and reports the progress.
 ///
 /// # Errors
-/// The sidecar refuses or is gone, or a file has changed.
-pub async fn upload(
-    client: &Client,
+/// It is refused, nothing answers, or a file has changed.
+pub(crate) async fn upload(
+    depot: &impl Depot,
     collection: &Collection,
     mut tell: impl FnMut(Sent),
 ) -> Result<Sent, RemoteError> {
@@ -52,7 +52,7 @@ pub async fn upload(
     for file in files {
         tell(sent);
         let begun = sent;
-        let known = one(client, collection, file, |bytes| {
+        let known = depot.put(collection, file, |bytes| {
             tell(Sent {
                 bytes: begun.bytes + bytes,
                 ..begun
@@ -66,51 +66,48 @@ pub async fn upload(
     Ok(sent)
 }
 
-/// Sends one file; returns whether the sidecar had it already.
-async fn one(
-    client: &Client,
-    collection: &Collection,
-    file: &Found,
-    mut tell: impl FnMut(u64),
-) -> Result<bool, RemoteError> {
-    let path = format!("/v1/blobs/{}", file.digest);
-    let head = Ask::new(Method::HEAD, &path);
-    let missing = Some(StatusCode::NOT_FOUND);
-    let answer = client.ask(&head, missing, Later::Again).await?;
-    if answer.status.is_success() {
-        return Ok(true);
+impl Client {
+    /// Whether the sidecar has a file.
+    ///
+    /// # Errors
+    /// The sidecar refuses, or is gone.
+    pub(crate) async fn has(&self, digest: &Digest) -> Result<bool, RemoteError> {
+        let head = Ask::new(Method::HEAD, format!("/v1/blobs/{digest}"));
+        let missing = Some(StatusCode::NOT_FOUND);
+        let answer = self.ask(&head, missing, Later::Again).await?;
+        Ok(answer.status.is_success())
     }
-    let changed = || {
-        let message = format!("{} has changed since it was read", file.name);
-        JobError::own(Code::IoError, message, "submit it again")
-    };
-    let mut opener = Opener::default();
-    let content = open(
-        &collection.inputs,
-        &mut opener,
-        file.root,
-        &file.name,
-        u64::MAX,
-    );
-    let content = content.await.map_err(|_| changed())?;
-    let count = Arc::new(AtomicU64::new(0));
-    let content = Arc::new(content);
-    let mut put = Ask::new(Method::PUT, &path);
-    put.payload = Payload::File(Arc::clone(&content), file.bytes, Arc::clone(&count));
-    let mut ticks = interval(TICK);
-    let mut putting = std::pin::pin!(client.ask(&put, None, Later::Tell));
-    loop {
-        tokio::select! {
-            answer = &mut putting => {
-                let shorter = content.metadata().is_ok_and(|metadata| metadata.len() < file.bytes);
-                return match answer {
-                    Ok(_) => Ok(false),
-                    // The file became shorter, so its end could not be read.
-                    Err(RemoteError::Unreachable { .. }) if shorter => Err(changed().into()),
-                    Err(error) => Err(error),
-                };
+
+    /// Sends one file. `tell` gets the bytes sent so far.
+    ///
+    /// # Errors
+    /// `None` if the file became shorter; otherwise the sidecar refuses, or is gone.
+    pub(crate) async fn put(
+        &self,
+        digest: &Digest,
+        content: File,
+        bytes: u64,
+        mut tell: impl FnMut(u64),
+    ) -> Result<(), Option<RemoteError>> {
+        let count = Arc::new(AtomicU64::new(0));
+        let content = Arc::new(content);
+        let mut put = Ask::new(Method::PUT, format!("/v1/blobs/{digest}"));
+        put.payload = Payload::File(Arc::clone(&content), bytes, Arc::clone(&count));
+        let mut ticks = interval(TICK);
+        let mut putting = std::pin::pin!(self.ask(&put, None, Later::Tell));
+        loop {
+            tokio::select! {
+                answer = &mut putting => {
+                    let shorter = content.metadata().is_ok_and(|metadata| metadata.len() < bytes);
+                    return match answer {
+                        Ok(_) => Ok(()),
+                        // The file became shorter, so its end could not be read.
+                        Err(RemoteError::Unreachable { .. }) if shorter => Err(None),
+                        Err(error) => Err(Some(error)),
+                    };
+                }
+                _ = ticks.tick() => tell(count.load(Ordering::Relaxed).min(bytes)),
             }
-            _ = ticks.tick() => tell(count.load(Ordering::Relaxed).min(file.bytes)),
         }
     }
 }

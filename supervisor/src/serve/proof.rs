@@ -53,6 +53,20 @@ pub struct Proof {
 }
 
 impl Proof {
+    /// What a test gives, and how long it takes.
+    pub async fn of(test: impl Future<Output = Result<String, String>>) -> Self {
+        let began = Instant::now();
+        let outcome = test.await;
+        if let Err(why) = &outcome {
+            tracing::error!("the self-test failed: {why}");
+        }
+        Self {
+            outcome: Some(outcome),
+            at: Some(Instant::now()),
+            took: began.elapsed(),
+        }
+    }
+
     /// The self-test as the API shows it.
     pub fn show(&self) -> Value {
         json!({
@@ -76,21 +90,11 @@ impl Proof {
 pub struct Goldens(HashMap<String, Digest>);
 
 impl Goldens {
-    /// Bakes the sample in a folder of its own beneath the store.
-    pub async fn prove(&mut self, options: &Options, host: &Host) -> Proof {
-        let began = Instant::now();
-        let outcome = self.bake(options, host).await;
-        if let Err(why) = &outcome {
-            tracing::error!("the self-test failed: {why}");
-        }
-        Proof {
-            outcome: Some(outcome),
-            at: Some(Instant::now()),
-            took: began.elapsed(),
-        }
-    }
-
-    async fn bake(&mut self, options: &Options, host: &Host) -> Result<String, String> {
+    /// Bakes the sample in a folder of its own beneath the store; gives the adapter.
+    ///
+    /// # Errors
+    /// What failed.
+    pub async fn bake(&mut self, options: &Options, host: &Host) -> Result<String, String> {
         let folder = options.store.join("proof");
         lay_out(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
         let spec = spec(options, &folder)?;

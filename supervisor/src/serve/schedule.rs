@@ -15,9 +15,10 @@ use tokio::sync::mpsc;
 use tokio::task::{Id, JoinHandle, JoinSet, spawn_local};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
+use super::elsewhere::{AT_ONCE, Elsewhere};
 use super::inputs::Roots;
 use super::options::Options;
-use super::proof::Goldens;
+use super::proof::{Goldens, Proof};
 use super::queue::Queue;
 use super::service::{Command, Service, notify};
 use super::work::{Close, Work};
@@ -43,6 +44,7 @@ pub struct Scheduler {
     commands: mpsc::UnboundedReceiver<Command>,
     queue: Queue,
     host: Rc<Host>,
+    elsewhere: Option<Rc<dyn Elsewhere>>,
     goldens: Rc<tokio::sync::Mutex<Goldens>>,
     proving: Option<JoinHandle<()>>,
     probing: Option<JoinHandle<()>>,
@@ -52,7 +54,10 @@ pub struct Scheduler {
 ///
 /// # Errors
 /// The store is in use, broken, or of a later version.
-pub fn open(options: &Options) -> Result<(Service, Scheduler), Box<JobError>> {
+pub fn open(
+    options: &Options,
+    elsewhere: Option<Rc<dyn Elsewhere>>,
+) -> Result<(Service, Scheduler), Box<JobError>> {
     let limits = Limits {
         queue_jobs: options.queue_jobs,
         client_jobs: options.client_jobs.unwrap_or(u64::MAX),
@@ -78,6 +83,7 @@ pub fn open(options: &Options) -> Result<(Service, Scheduler), Box<JobError>> {
         commands,
         queue,
         host: Rc::new(host),
+        elsewhere,
         goldens: Rc::default(),
         proving: None,
         probing: None,
@@ -106,6 +112,7 @@ impl Scheduler {
                 let work = Work {
                     service: self.service.clone(),
                     host: Rc::clone(&self.host),
+                    elsewhere: self.elsewhere.clone(),
                     live: self.service.board.place(id),
                     id,
                     leaving: Rc::clone(&leaving),
@@ -172,7 +179,10 @@ impl Scheduler {
     /// How many jobs run at once: while one bakes on an adapter, the next is prepared.
     fn parallel(&self) -> usize {
         let parallel = self.service.options.parallel;
-        parallel.unwrap_or_else(|| 2 * self.host.fleet().adapters())
+        parallel.unwrap_or_else(|| match &self.elsewhere {
+            Some(_) => AT_ONCE,
+            None => 2 * self.host.fleet().adapters(),
+        })
     }
 
     /// Updates what the API shows, and probes a store whose disk failed.
@@ -197,7 +207,10 @@ impl Scheduler {
     fn prove(&mut self, at_rest: bool) {
         let proof = self.service.proof();
         let doubtful = self.service.doubtful.load(Ordering::Relaxed);
-        let due = doubtful || proof.at.is_none() || (at_rest && proof.is_due(Instant::now()));
+        // Who is elsewhere may be back at any time.
+        let away = self.elsewhere.is_some() && proof.outcome.as_ref().is_some_and(Result::is_err);
+        let due =
+            doubtful || away || proof.at.is_none() || (at_rest && proof.is_due(Instant::now()));
         if !due || self.service.draining() || !is_over(self.proving.as_ref()) {
             return;
         }
@@ -207,8 +220,15 @@ impl Scheduler {
             Rc::clone(&self.host),
             Rc::clone(&self.goldens),
         );
+        let elsewhere = self.elsewhere.clone();
         self.proving = Some(spawn_local(async move {
-            let proof = goldens.lock().await.prove(&service.options, &host).await;
+            let proof = match elsewhere {
+                Some(others) => Proof::of(others.prove()).await,
+                None => {
+                    let mut goldens = goldens.lock().await;
+                    Proof::of(goldens.bake(&service.options, &host)).await
+                }
+            };
             *service.proof.lock().unwrap_or_else(PoisonError::into_inner) = proof;
         }));
     }

@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 use tokio::time::sleep;
 
 use super::board::{Live, State, Writer};
+use super::elsewhere::{Elsewhere, Task};
 use super::service::{Service, Shared};
 use crate::error::JobError;
 use crate::host::Host;
@@ -21,7 +22,7 @@ use crate::options::JobOptions;
 use crate::output::Target;
 use crate::process::verdict::RetryClass;
 use crate::process::workers;
-use crate::report::Report;
+use crate::report::{Options, Report};
 use crate::store::{Artifact, Digest, End, Job, JobId, Outcome, StoreError};
 
 /// The files of a job that was done, and what they are.
@@ -41,6 +42,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 pub(super) struct Work {
     pub(super) service: Service,
     pub(super) host: Rc<Host>,
+    pub(super) elsewhere: Option<Rc<dyn Elsewhere>>,
     pub(super) live: Arc<Live>,
     pub(super) id: JobId,
     /// The sidecar is shutting down.
@@ -69,7 +71,10 @@ impl Work {
         let end = match self.spec(&job).await {
             Ok(spec) => {
                 let mut writer = Writer(Arc::clone(&self.live));
-                let report = job::run(Kind::Bake(&spec), &self.host, &mut writer, orders).await;
+                let report = match self.elsewhere.as_deref() {
+                    None => job::run(Kind::Bake(&spec), &self.host, &mut writer, orders).await,
+                    Some(others) => self.pass_on(others, &spec, &mut writer, orders).await,
+                };
                 self.service.metrics.job(&report, began.elapsed());
                 self.end(report).await
             }
@@ -137,6 +142,37 @@ impl Work {
             log_filter: "warn,baker=info".to_owned(),
             threads: None,
         })
+    }
+
+    /// Has others do it.
+    async fn pass_on(
+        &self,
+        others: &dyn Elsewhere,
+        spec: &Spec,
+        writer: &mut Writer,
+        orders: mpsc::Receiver<Order>,
+    ) -> Report {
+        let store = &self.service.store;
+        let folder = match store.job_folder(self.id).await {
+            Ok(folder) => folder,
+            Err(error) => {
+                let mut report = Report::of(Options::of(&spec.options));
+                let message = error.to_string();
+                report.error = Some(JobError::own(Code::OutputError, message, "submit it again"));
+                return report;
+            }
+        };
+        let uploads = spec.options.uploads().into_values();
+        let task = Task {
+            id: self.id,
+            spec,
+            uploads: uploads
+                .map(|digest| (digest, store.blob_path(digest)))
+                .collect(),
+            folder: &folder,
+            listener: writer,
+        };
+        others.carry_out(task, orders).await
     }
 
     /// What to store; `None` if the job is to run again.

@@ -9,6 +9,7 @@
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::str::FromStr;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
@@ -19,6 +20,20 @@ use super::hex;
 pub struct JobId([u8; 16]);
 
 impl JobId {
+    /// A new id of this moment, for a job that no store of this machine keeps.
+    #[must_use]
+    pub fn fresh() -> Self {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        let ms = since.map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(0));
+        Ids::after(None).next(ms)
+    }
+
+    /// The least id of a moment, in milliseconds since 1970.
+    #[must_use]
+    pub fn first_of(ms: u64) -> Self {
+        Self((u128::from(ms) << 80).to_be_bytes())
+    }
+
     /// Its timestamp, in milliseconds since 1970.
     pub fn ms(&self) -> u64 {
         let ms = self.0.iter().take(6);

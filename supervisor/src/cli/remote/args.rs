@@ -45,6 +45,9 @@ pub(in crate::cli) struct PlaceArgs {
         help_heading = "Sidecar"
     )]
     pub(super) allow_uid: Vec<u32>,
+    #[cfg(feature = "fleet")]
+    #[command(flatten)]
+    pub(super) fleet: crate::cli::fleet::args::FleetArgs,
     /// How long a sidecar may be away.
     ///
     /// One that was there, as while it is restarted.

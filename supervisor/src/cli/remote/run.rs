@@ -1,4 +1,4 @@
-//! A task → requests to the sidecar, what is shown of them, and an exit code.
+//! A task → requests to a sidecar or to a fleet, what is shown of them, and an exit code.
 //!
 //! A signal ends this process and never the job: it was accepted, and can be waited for again.
 
@@ -10,10 +10,11 @@ use proto::exit;
 use serde_json::json;
 use tokio::time::{sleep, timeout};
 
-use super::{Delivery, Submit, Task, What, is_folder, show};
+use super::{At, Delivery, Submit, Task, What, is_folder, show};
 use crate::event::Event;
 use crate::output::{self, Given, Target};
 use crate::remote::collect::{self, collect};
+use crate::remote::depot::Depot;
 use crate::remote::error::Refused;
 use crate::remote::jobs::Job;
 use crate::remote::upload::upload;
@@ -28,50 +29,94 @@ type Done = Result<u8, RemoteError>;
 
 /// See the head of this file.
 pub async fn carry_out(task: Task, bars: &MultiProgress) -> u8 {
-    let json = task.json;
-    let client = Client::new(task.place.clone(), task.patience);
-    let desk = Desk {
-        client: &client,
-        bars,
+    let Task {
         json,
-        voice: task.voice,
-    };
-    let done = match Signals::listen() {
-        Ok(mut signals) => tokio::select! {
-            biased;
-            signal = signals.any() => Err::<u8, _>(RemoteError::Interrupted(signal)),
-            done = desk.work(task.what) => done,
-        },
-        Err(error) => Err(error.into()),
-    };
-    done.unwrap_or_else(|error| {
-        if bars.clear().is_err() {
-            tracing::debug!("the bars stay");
+        voice,
+        at,
+        patience,
+        what,
+    } = task;
+    match at {
+        At::Sidecar(place) => {
+            let depot = &Client::new(place, patience);
+            let desk = Desk {
+                depot,
+                bars,
+                json,
+                voice,
+                name: None,
+            };
+            desk.carry_out(what).await
         }
-        desk.fail(&error)
-    })
+        #[cfg(feature = "fleet")]
+        At::Fleet(place) => match crate::fleet::Fleet::open(&place) {
+            Ok(depot) => {
+                let desk = Desk {
+                    depot: &depot,
+                    bars,
+                    json,
+                    voice,
+                    name: None,
+                };
+                desk.carry_out(what).await
+            }
+            Err(error) => fail(&error, json, bars),
+        },
+    }
 }
 
-/// Who asks, and how that is shown.
-struct Desk<'a> {
-    client: &'a Client,
-    bars: &'a MultiProgress,
-    json: bool,
-    voice: Voice,
+/// Who is asked, and how that is shown.
+pub(super) struct Desk<'a, D> {
+    pub(super) depot: &'a D,
+    pub(super) bars: &'a MultiProgress,
+    pub(super) json: bool,
+    pub(super) voice: Voice,
+    /// The name of one of many jobs, which marks its lines.
+    pub(super) name: Option<String>,
 }
 
-impl Desk<'_> {
+impl<D: Depot> Desk<'_, D> {
+    pub(super) async fn carry_out(&self, what: What) -> u8 {
+        let done = match Signals::listen() {
+            Ok(mut signals) => tokio::select! {
+                biased;
+                signal = signals.any() => Err::<u8, _>(RemoteError::Interrupted(signal)),
+                done = self.work(what) => done,
+            },
+            Err(error) => Err(error.into()),
+        };
+        done.unwrap_or_else(|error| {
+            if self.bars.clear().is_err() {
+                tracing::debug!("the bars stay");
+            }
+            self.fail(&error)
+        })
+    }
+
+    /// The error that is told, and its exit code.
+    pub(super) fn fail(&self, error: &RemoteError) -> u8 {
+        match (&self.name, error) {
+            (Some(name), _) if !self.json => {
+                let told = error.report();
+                let line = format!("{name}: {}", told.message);
+                self.bars.suspend(|| screen::refuse(&line, &told.hint));
+                told.exit_code
+            }
+            _ => fail(error, self.json, self.bars),
+        }
+    }
+
     async fn work(&self, what: What) -> Done {
         match what {
             What::Submit(submit) => self.submit(*submit).await,
             What::Status(id) => {
-                let id = self.client.find(&id).await?;
-                let job = self.client.job(id).await?;
+                let id = self.depot.find(&id).await?;
+                let job = self.depot.job(id).await?;
                 show::one(&job, self.json);
                 Ok(exit::OK)
             }
             What::Wait(id, limit, delivery) => {
-                let id = self.client.find(&id).await?;
+                let id = self.depot.find(&id).await?;
                 let given = Given::default();
                 let wait = self.wait(id, &delivery, None, &given);
                 match limit {
@@ -85,34 +130,18 @@ impl Desk<'_> {
             What::List(state, limit) => {
                 let mut table = show::Table::new(self.json, self.voice);
                 let each = |job: Job| table.row(&job);
-                self.client.list(state, limit, each).await?;
+                self.depot.list(state, limit, each).await?;
                 Ok(exit::OK)
             }
             What::Fetch(id, names, output) => self.fetch(&id, names, &output).await,
         }
     }
 
-    /// The error that is told, and its exit code.
-    fn fail(&self, error: &RemoteError) -> u8 {
-        let told = error.report();
-        match error {
-            RemoteError::Local(error) if self.json => {
-                screen::result(&screen::error_line(error).to_string());
-            }
-            RemoteError::Local(error) => self.bars.suspend(|| screen::complain("", error)),
-            _ if self.json => {
-                let mut line = json!(told);
-                line["event"] = "error".into();
-                screen::result(&line.to_string());
-            }
-            _ => (self.bars).suspend(|| screen::refuse(&told.message, &told.hint)),
-        }
-        told.exit_code
-    }
-
     fn say(&self, line: &str) {
         if !self.json && self.voice != Voice::Quiet {
-            self.bars.suspend(|| screen::say(line));
+            let name = self.name.iter();
+            let mark: String = name.map(|name| format!("{name}: ")).collect();
+            self.bars.suspend(|| screen::say(&format!("{mark}{line}")));
         }
     }
 
@@ -127,13 +156,7 @@ impl Desk<'_> {
         let mut collection = None;
         if options.mesh.is_none() {
             let collected = collect(&inputs).await?;
-            options.mesh = Some(collected.mesh.clone());
-            options.views = Some(collected.views.clone());
-            options.original.clone_from(&collected.original);
-            if inputs.mesh.path == inputs.views.path {
-                // Splats alone: the mesh's own files are those of the views.
-                options.mesh = options.views.take();
-            }
+            collected.name_in(&mut options);
             collection = Some(collected);
         }
         let given = match (&collection, &delivery) {
@@ -149,12 +172,16 @@ impl Desk<'_> {
         let job = loop {
             let attempt = async {
                 if let Some(collection) = &collection {
-                    let mut shown = show::Sending::new(self.bars, self.json, self.voice);
-                    let sent = upload(self.client, collection, |sent| shown.tell(sent)).await?;
+                    // Of many jobs, the events alone are told.
+                    let voice = self.name.as_ref().map_or(self.voice, |_| Voice::Quiet);
+                    let mut shown = show::Sending::new(self.bars, self.json, voice);
+                    let sent = upload(self.depot, collection, |sent| shown.tell(sent)).await?;
                     // Without --wait the one line is the job.
-                    shown.end(sent, delivery.is_some());
+                    let more_follows = delivery.is_some() && self.name.is_none();
+                    shown.end(sent, more_follows, D::NAME);
                 }
-                self.client.submit(&options, &key).await
+                let files = (collection.as_ref()).map_or(&[][..], |sent| &sent.files);
+                self.depot.submit(&options, &key, files).await
             };
             match attempt.await {
                 Ok(job) => break job,
@@ -181,7 +208,14 @@ impl Desk<'_> {
             return Ok(exit::OK);
         };
         match self.json {
-            true => screen::result(&json!({ "event": "accepted", "job": id }).to_string()),
+            true => {
+                let mut line = json!({ "event": "accepted", "job": id });
+                if let Some(name) = &self.name {
+                    // As its other lines have it; the id is its name in the fleet.
+                    line = json!({ "event": "accepted", "job": name, "id": id });
+                }
+                screen::result(&line.to_string());
+            }
             false => self.say(&format!("job {id}")),
         }
         let inputs = Some([inputs.mesh.path, inputs.views.path]);
@@ -198,7 +232,7 @@ impl Desk<'_> {
         given: &Given,
     ) -> Done {
         if delivery.preview.is_some() || delivery.html.is_some() || delivery.maps.is_some() {
-            let job = self.client.job(id).await?;
+            let job = self.depot.job(id).await?;
             for (wanted, option, name) in [
                 (delivery.preview.is_some(), "preview", "preview.png"),
                 (delivery.html.is_some(), "html", "report.html"),
@@ -209,8 +243,11 @@ impl Desk<'_> {
                 }
             }
         }
-        let mut listener = screen::listener(self.json, self.voice, self.bars);
-        let job = self.client.follow(id, &mut *listener).await?;
+        let mut listener = match &self.name {
+            Some(name) => screen::listener_of(self.json, self.voice, name),
+            None => screen::listener(self.json, self.voice, self.bars),
+        };
+        let job = self.depot.follow(id, &mut *listener).await?;
         let output = delivery.glb.as_ref().map(Target::path);
         let mut report = job.report(|options| {
             options.output = output.unwrap_or(Path::new("model.glb")).to_path_buf();
@@ -244,7 +281,7 @@ impl Desk<'_> {
                 continue;
             }
             let made = job.made(name)?;
-            staged.push(self.client.fetch(id, made, target).await?);
+            staged.push(self.depot.fetch(&job, made, target).await?);
             let entry = files.iter().find(|file| file.kind == kind).cloned();
             let mut entry = entry.unwrap_or_else(|| FileEntry {
                 kind: kind.into(),
@@ -281,8 +318,8 @@ impl Desk<'_> {
         let mut code = exit::OK;
         for text in ids {
             let cancelled = async {
-                let id = self.client.find(text).await?;
-                self.client.cancel(id).await
+                let id = self.depot.find(text).await?;
+                self.depot.cancel(id).await
             };
             match cancelled.await {
                 Ok(job) => show::cancelled(&job, self.json, self.voice),
@@ -297,8 +334,8 @@ impl Desk<'_> {
     }
 
     async fn fetch(&self, id: &str, names: Vec<String>, output: &Path) -> Done {
-        let id = self.client.find(id).await?;
-        let job = self.client.job(id).await?;
+        let id = self.depot.find(id).await?;
+        let job = self.depot.job(id).await?;
         if !job.known.state.is_over() {
             return Err(RemoteError::Refused(Refused {
                 status: StatusCode::CONFLICT,
@@ -329,7 +366,7 @@ impl Desk<'_> {
                 false => output.to_path_buf(),
             };
             let target = Target::anywhere(&path)?;
-            staged.push(self.client.fetch(id, made, &target).await?);
+            staged.push(self.depot.fetch(&job, made, &target).await?);
             lines.push((made, path));
         }
         output::commit(staged, &Given::default())?;
@@ -346,4 +383,22 @@ impl Desk<'_> {
         }
         Ok(exit::OK)
     }
+}
+
+/// The error that is told, and its exit code.
+pub(super) fn fail(error: &RemoteError, json: bool, bars: &MultiProgress) -> u8 {
+    let told = error.report();
+    match error {
+        RemoteError::Local(error) if json => {
+            screen::result(&screen::error_line(error).to_string());
+        }
+        RemoteError::Local(error) => bars.suspend(|| screen::complain("", error)),
+        _ if json => {
+            let mut line = json!(told);
+            line["event"] = "error".into();
+            screen::result(&line.to_string());
+        }
+        _ => bars.suspend(|| screen::refuse(&told.message, &told.hint)),
+    }
+    told.exit_code
 }

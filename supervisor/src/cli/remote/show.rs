@@ -139,7 +139,7 @@ impl Sending {
         }
     }
 
-    pub(super) fn end(self, sent: Sent, more_follows: bool) {
+    pub(super) fn end(self, sent: Sent, more_follows: bool, depot: &str) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
@@ -158,7 +158,7 @@ impl Sending {
         } else if self.voice != Voice::Quiet {
             let bytes = size(total);
             say(&format!(
-                "{files} files ({bytes}), of which the sidecar had {known}"
+                "{files} files ({bytes}), of which {depot} had {known}"
             ));
         }
     }
