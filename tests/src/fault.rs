@@ -41,6 +41,8 @@ pub enum Fault {
     Tell,
     /// Waits for that signal, and goes on.
     Hear,
+    /// Does nothing for so many milliseconds, and goes on.
+    Pause(u32),
     /// Reports a failure with this code.
     Fail(Code),
     /// Sends bytes that are not a packet.
@@ -171,8 +173,13 @@ pub struct Plan {
     /// Their driver keeps pipelines: [`PIPELINES`].
     #[serde(default)]
     pub pipelines: bool,
+    /// They pass the sidecar's self-test, in which prepare commits no faults after its start.
+    #[serde(default)]
+    pub proves: bool,
 }
 
+/// The mesh of the sidecar's self-test.
+pub const SELF_TEST: &str = "mesh.obj";
 /// A mesh of many views.
 pub const HOARDER: &str = "hoarder.glb";
 /// What a saboteur's driver compiles, and knows again.
@@ -189,6 +196,7 @@ impl Plan {
             gpus: 0,
             hoards: 0,
             pipelines: false,
+            proves: false,
         }
     }
 
@@ -210,6 +218,12 @@ impl Plan {
     /// The same plan, with a driver that saves pipelines.
     pub fn keeping(mut self) -> Self {
         self.pipelines = true;
+        self
+    }
+
+    /// The same plan, for a sidecar that is to be ready.
+    pub fn proving(mut self) -> Self {
+        self.proves = true;
         self
     }
 

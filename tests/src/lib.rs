@@ -25,8 +25,10 @@ use tempfile::TempDir;
 use crate::fault::Plan;
 
 pub mod ball;
+pub mod chance;
 pub mod errand;
 pub mod fault;
+pub mod fleet;
 pub mod glb;
 pub mod hand;
 pub mod history;

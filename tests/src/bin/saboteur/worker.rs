@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::io::{self, IoSlice, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use kiln_tests::fault::{Committed, Fault, Forgery, Plan, Step};
 use kiln_tests::history::now_us;
@@ -28,6 +29,8 @@ pub(crate) struct Worker {
     attempt: u32,
     /// Prepare's next view states a wrong number.
     pub(crate) lying: Cell<bool>,
+    /// Prepare works on the sidecar's self-test: it commits no fault.
+    pub(crate) spared: Cell<bool>,
     /// The file to forge.
     forging: Cell<Option<(Table, Forgery)>>,
     _alive: File,
@@ -60,6 +63,7 @@ impl Worker {
             plan,
             attempt,
             lying,
+            spared: Cell::new(false),
             forging: Cell::new(None),
             _alive: alive,
             told: link.with_file_name("told"),
@@ -148,7 +152,10 @@ impl Worker {
     /// Commits the fault planned for this step, if any.
     pub(crate) fn reach(&self, step: Step) {
         let due = |planned: &&kiln_tests::fault::Planned| {
-            planned.role == self.role && planned.step == step && self.attempt <= planned.times
+            planned.role == self.role
+                && planned.step == step
+                && self.attempt <= planned.times
+                && !self.spared.get()
         };
         for planned in self.plan.faults.iter().filter(due) {
             self.commit(&planned.fault);
@@ -239,6 +246,7 @@ impl Worker {
                 self.telling.set(Some(pipe));
             }
             Fault::Hear => self.told().read_exact(&mut [0]).expect("told"),
+            Fault::Pause(ms) => std::thread::sleep(Duration::from_millis(u64::from(*ms))),
             Fault::Fail(code) => {
                 let message = "the saboteur says no".to_owned();
                 let hint = "change the plan".to_owned();
@@ -368,7 +376,7 @@ impl Worker {
 
     /// Records the fault that it is about to commit.
     fn confess(&self, fault: &Fault) {
-        if matches!(fault, Fault::Tell | Fault::Hear) {
+        if matches!(fault, Fault::Tell | Fault::Hear | Fault::Pause(_)) {
             return;
         }
         let committed = Committed {
@@ -464,5 +472,5 @@ fn wait_for_ever() {
 
 /// Sleeps a tenth of a second, so that an endless count is not a flood.
 fn breathe() {
-    std::thread::sleep(std::time::Duration::from_millis(100));
+    std::thread::sleep(Duration::from_millis(100));
 }

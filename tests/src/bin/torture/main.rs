@@ -4,6 +4,8 @@
 //!  seed ─ plan ─► jobs with faults ─ round ─► one `kiln bake --jobs` over them, which kills or is killed ─► history.jsonl
 //! ```
 //!
+//! With `--fleet` a queue, a store and three hosts are killed and cut off in turn while they do jobs.
+//!
 //! There are three kinds of rounds: saboteurs, which follow the protocol until they commit a fault; real workers, which
 //! are killed during real work; and supervisors, which are killed themselves. The program `history`, which runs at the
 //! end, judges the record.
@@ -14,7 +16,6 @@
     reason = "its progress is its output"
 )]
 
-mod chance;
 mod plan;
 mod round;
 mod writer;
@@ -23,8 +24,9 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 use clap::Parser;
+use kiln_tests::chance::Chance;
+use kiln_tests::fleet::chaos;
 
-use crate::chance::Chance;
 use crate::round::{Kind, Torture};
 use crate::writer::Writer;
 
@@ -37,6 +39,12 @@ struct Args {
     /// How many at least.
     #[arg(long, default_value_t = 2000)]
     faults: u64,
+    /// Kills the parts of a fleet instead, this often.
+    #[arg(long, value_name = "KILLS", num_args = 0..=1, default_missing_value = "60")]
+    fleet: Option<usize>,
+    /// Jobs that the fleet has to do.
+    #[arg(long, default_value_t = 300, requires = "fleet")]
+    jobs: usize,
     /// Where the history goes.
     #[arg(long, value_name = "FILE", default_value = "out/torture.jsonl")]
     history: PathBuf,
@@ -45,6 +53,15 @@ struct Args {
 fn main() -> ExitCode {
     let args = Args::parse();
     let seed = args.seed.unwrap_or_else(kiln_tests::history::now_us);
+    if let Some(kills) = args.fleet {
+        println!(
+            "torture: --seed {seed} --fleet {kills} --jobs {}",
+            args.jobs
+        );
+        let toll = chaos::endure(args.jobs, kills.max(1), &mut Chance::new(seed));
+        println!("{toll}");
+        return ExitCode::SUCCESS;
+    }
     println!("torture: --seed {seed} --faults {}", args.faults);
     if let Some(folder) = args.history.parent()
         && let Err(error) = std::fs::create_dir_all(folder)

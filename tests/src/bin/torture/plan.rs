@@ -1,11 +1,10 @@
 //! Chooses at random what goes wrong in one job, and derives how the job must end.
 
+use kiln_tests::chance::Chance;
 use kiln_tests::fault::{Fault, Plan, Step};
 use kiln_tests::history::Expect;
 use nix::sys::signal::Signal;
 use proto::message::{Code, Role};
-
-use crate::chance::Chance;
 
 const ROLES: [Role; 3] = [Role::Prepare, Role::Bake, Role::Encode];
 /// Steps of every role at which a worker may die.

@@ -8,6 +8,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
+use kiln_tests::chance::Chance;
 use kiln_tests::fault::Committed;
 use kiln_tests::history::{Expect, Line, digest, digest_of, now_us};
 use kiln_tests::{Bench, MESH_TEXT, made, names_in, sample, signal_if_there, splats, words};
@@ -16,7 +17,6 @@ use nix::unistd::mkfifo;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::chance::Chance;
 use crate::plan::{self, Trouble};
 use crate::writer::Writer;
 

@@ -1,10 +1,12 @@
 //! A pseudo-random generator that makes the same choices for the same seed: splitmix64 (Steele, Lea, Flood 2014).
 
+/// See the head of this file.
 #[derive(Debug)]
-pub(crate) struct Chance(u64);
+pub struct Chance(u64);
 
 impl Chance {
-    pub(crate) fn new(seed: u64) -> Self {
+    /// The choices of a seed.
+    pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
@@ -17,12 +19,12 @@ impl Chance {
     }
 
     /// A number below `end`.
-    pub(crate) fn below(&mut self, end: usize) -> usize {
+    pub fn below(&mut self, end: usize) -> usize {
         usize::try_from(self.next() % (end as u64)).expect("below a size")
     }
 
     /// One of the choices.
-    pub(crate) fn of<T: Clone>(&mut self, choices: &[T]) -> T {
+    pub fn of<T: Clone>(&mut self, choices: &[T]) -> T {
         choices[self.below(choices.len())].clone()
     }
 }
