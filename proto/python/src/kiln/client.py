@@ -90,19 +90,33 @@ class Event:
 
 class Client:
     """See the head of this module. `address` is the path of a socket, or `http://` or `https://` with host, port and, behind a
-    proxy, the path before `/v1`; `token` is what is shown there. `timeout` is for one read or write; `revive` is called with
+    proxy, the path before `/v1`; `token` is what is shown there. `queue` and `store` are those of a fleet, in place of an address
+    (`credentials` and `tenant` as for `kiln submit`): a sidecar of this process passes its jobs on. `timeout` is for one read or write; `revive` is called with
     the deadline where nobody listens, before each try: who was started may be killed again, or end unheard of while it is
     asked for."""
 
     def __init__(
         self,
-        address: Union[str, "os.PathLike[str]"],
+        address: Union[str, "os.PathLike[str]", None] = None,
         token: Optional[str] = None,
         *,
+        queue: Optional[str] = None,
+        store: Optional[str] = None,
+        credentials: Optional[str] = None,
+        tenant: Optional[str] = None,
         timeout: float = 60.0,
         patience: float = 60.0,
         revive: Optional[Callable[[Optional[float]], None]] = None,
     ) -> None:
+        if address is None:
+            if not (queue and store):
+                raise ValueError("a sidecar is named by its address, and a fleet by queue and store")
+            from . import sidecar
+
+            passing = sidecar.front(queue, store, credentials, tenant)
+            address, revive = passing.socket, passing.ensure
+        elif queue or store:
+            raise ValueError("an address names a sidecar, and queue and store a fleet: give one of them")
         self.address = os.fspath(address)
         self.timeout = timeout
         self.patience = patience

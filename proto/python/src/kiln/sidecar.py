@@ -1,5 +1,6 @@
-"""Where the sidecar is: `$KILN_URL` with `$KILN_TOKEN`, else `$KILN_SOCKET`, else the default socket if somebody listens there, in a
-folder of this user's alone, else a private one, started here.
+"""Where the sidecar is: `$KILN_URL` with `$KILN_TOKEN`, else `$KILN_SOCKET`, else a private one that passes its jobs on to the fleet of
+`$KILN_QUEUE` and `$KILN_STORE`, else the default socket if somebody listens there, in a folder of this user's alone, else a private
+one, started here.
 
 A private sidecar belongs to this process: its store is a temporary folder, it ends with the process however that ends, and a
 process made by `fork` starts one of its own. The kernel ends a child when the *thread* that started it ends, so one thread
@@ -19,7 +20,7 @@ import sysconfig
 import tempfile
 import threading
 import time
-from typing import List, Optional
+from typing import Dict, List, Optional, Tuple
 
 from .client import HAS_UNIX, Client, folder_fault
 from .errors import SidecarUnavailable, TimedOut
@@ -46,6 +47,11 @@ def find(deadline: Optional[float] = None) -> "Sidecar":
         return Sidecar(url, None, os.environ.get("KILN_TOKEN"))
     if named:
         return Sidecar(named, None)
+    queue, store = os.environ.get("KILN_QUEUE"), os.environ.get("KILN_STORE")
+    if queue and store:
+        passing = front(queue, store)
+        passing.ensure(deadline)
+        return Sidecar(passing.socket, passing)
     if not HAS_UNIX:
         raise SidecarUnavailable("kiln runs on Linux: set KILN_URL and KILN_TOKEN to those of a sidecar there, or give client=")
     with _lock:
@@ -81,6 +87,19 @@ def default_socket() -> str:
     return os.path.join(folder, "kiln.sock")
 
 
+def front(queue: str, store: str, credentials: Optional[str] = None, tenant: Optional[str] = None) -> "_Private":
+    """A private sidecar that passes its jobs on to a fleet; the same for the same fleet."""
+    if not HAS_UNIX:
+        raise SidecarUnavailable("kiln runs on Linux: elsewhere a fleet is asked through `kiln serve --fleet` there, by its URL")
+    named = {"KILN_QUEUE": queue, "KILN_STORE": store, "KILN_CREDENTIALS": credentials, "KILN_TENANT": tenant}
+    fleet = tuple((name, value) for name, value in named.items() if value)
+    with _lock:
+        if fleet not in _fronts:
+            _fronts[fleet] = _Private(fleet)
+            atexit.register(_fronts[fleet].stop_own)
+        return _fronts[fleet]
+
+
 def binary() -> str:
     """`$KILN_BIN`, else `kiln` of this Python's environment, else on PATH, else in the checkout around this package."""
     named = os.environ.get("KILN_BIN")
@@ -104,9 +123,11 @@ class _Unlucky(SidecarUnavailable):
 
 
 class _Private:
-    """A sidecar of this process. All of its methods may be called from any thread."""
+    """A sidecar of this process, for the fleet that these variables name, if there are any. All of its methods may be called from
+    any thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, fleet: Tuple[Tuple[str, str], ...] = ()) -> None:
+        self._fleet = fleet
         #: A fork has it, too, and must leave it alone.
         self._owner = os.getpid()
         try:
@@ -184,6 +205,11 @@ class _Private:
             return True
         return False
 
+    def stop_own(self) -> None:
+        """Ends it, unless it is that of the process that this one is a fork of."""
+        if self._owner == os.getpid():
+            self.stop()
+
     def stop(self) -> None:
         """Ends it, and removes what it kept."""
         self._stopped = True
@@ -205,6 +231,7 @@ class _Private:
 
     def _spawn(self) -> "subprocess.Popen[bytes]":
         serve = [binary(), "serve", "--socket", self.socket, "--store", os.path.join(self.folder, "store")]
+        serve += ["--fleet"] if self._fleet else []
         python = _python()
         command = [python, "-I", "-S", "-c", _STARTER, str(os.getpid()), *serve] if python else serve
         outcome: List[object] = []
@@ -218,6 +245,7 @@ class _Private:
                         stdin=subprocess.DEVNULL,
                         stdout=log,
                         stderr=log,
+                        env={**os.environ, **dict(self._fleet)},
                         # Ctrl-C is for this process, which then says what becomes of the sidecar.
                         start_new_session=True,
                     )
@@ -277,6 +305,7 @@ class _Private:
 
 _lock = threading.Lock()
 _private: Optional[_Private] = None
+_fronts: Dict[Tuple[Tuple[str, str], ...], _Private] = {}
 
 
 def _get_private() -> _Private:
@@ -298,10 +327,11 @@ def _stop() -> None:
 
 def _forked() -> None:
     global _lock, _private
-    if _private is not None:
+    for private in [*([_private] if _private else []), *_fronts.values()]:
         # The descriptor shares its lock with the parent's: closing it here leaves that one locked.
-        os.close(_private._held)
+        os.close(private._held)
     _lock, _private = threading.Lock(), None
+    _fronts.clear()
 
 
 if hasattr(os, "register_at_fork"):
