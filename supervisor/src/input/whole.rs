@@ -131,24 +131,22 @@ mod tests {
         let nothing = told(&path, Chosen::ByUser).expect_err("no bytes");
         assert!(nothing.contains("nobody"), "{nothing}");
 
-        // A writer that waits for a reader, and writes nothing until it has one.
+        // A writer that has opened it, and may write before or after it is read.
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("pipe");
         mkfifo(&path, Mode::S_IRWXU).expect("a pipe");
+        let mut waiting = File::options();
+        waiting.read(true).custom_flags(OFlag::O_NONBLOCK.bits());
         for (text, wanted) in [("late", Ok(())), ("large", Err("more than 4 bytes"))] {
-            let there = File::options()
-                .read(true)
-                .write(true)
-                .open(&path)
-                .expect("both ends");
-            let to = path.clone();
+            // A reader all along: without one the writer could not open it, nor write.
+            let there = waiting.open(&path).expect("a reader");
+            let mut writer = File::options().write(true).open(&path).expect("a writer");
             let writer = std::thread::spawn(move || {
-                let mut writer = File::options().write(true).open(to).expect("a pipe");
-                drop(there);
                 writer.write_all(text.as_bytes()).expect("a reader");
             });
             let bytes = told(&path, Chosen::ByUser);
             writer.join().expect("it wrote");
+            drop(there);
             match wanted {
                 Ok(()) => assert_eq!(bytes.expect("bytes"), text.as_bytes()),
                 Err(why) => assert!(bytes.expect_err("too many").contains(why)),
