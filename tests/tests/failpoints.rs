@@ -123,17 +123,24 @@ fn prepare_may_die_once_among_the_views_of_a_surface() {
             .attempts("prepare")
             .into_iter()
             .map(|(ended, ..)| ended);
+        let others = ["bake", "encode"].map(|role| outcome.attempts(role));
         (
             result(&bench).expect("a result"),
             endings.collect::<Vec<_>>(),
+            format!("{others:?}"),
         )
     };
     let [whole, disturbed] = ["", "prepare:surface:40=1*segv"].map(found);
     assert_eq!((whole.1.len(), disturbed.1.len()), (1, 2));
     assert_eq!(disturbed.1[0], "SIGSEGV");
+    let differ = (whole.0.iter().zip(&disturbed.0)).position(|(one, other)| one != other);
     assert!(
         whole.0 == disturbed.0,
-        "other bytes than an undisturbed job's"
+        "other bytes than an undisturbed job's, from {differ:?} on of {} and {}: {} and {}",
+        whole.0.len(),
+        disturbed.0.len(),
+        whole.2,
+        disturbed.2
     );
 }
 
