@@ -74,10 +74,10 @@ class Sidecar:
         self.is_private = private is not None
         self._private = private
 
-    def client(self, **options: float) -> Client:
+    def client(self, *, patience: float = 60.0) -> Client:
         """For one call: a private sidecar that dies under it is started once more."""
         private = self._private
-        return Client(self.path, self._token, revive=private.ensure if private else None, **options)
+        return Client(self.path, self._token, patience=patience, revive=private.ensure if private else None)
 
 
 def default_socket() -> str:

@@ -17,13 +17,23 @@ pub(in crate::cli) struct FleetArgs {
     /// A fleet's queue in place of a sidecar: NATS.
     ///
     /// `nats://host:4222` or `tls://host:4222`; several with commas between them. By default `$KILN_QUEUE`.
-    #[arg(long, value_name = "URL", help_heading = "Fleet")]
+    #[arg(
+        hide_short_help = true,
+        long,
+        value_name = "URL",
+        help_heading = "Fleet"
+    )]
     pub(in crate::cli) queue: Option<String>,
     /// The fleet's store: S3, GCS, Azure, or a folder.
     ///
     /// `s3://bucket/prefix`, `gs://…`, `az://…`, or a folder that all hosts share. Keys and endpoints as the store's own
     /// tools take them: `$AWS_ACCESS_KEY_ID`, `$AWS_ENDPOINT_URL`, … By default `$KILN_STORE`.
-    #[arg(long, value_name = "URL|FOLDER", help_heading = "Fleet")]
+    #[arg(
+        hide_short_help = true,
+        long,
+        value_name = "URL|FOLDER",
+        help_heading = "Fleet"
+    )]
     pub(in crate::cli) store: Option<String>,
     /// Credentials for the queue.
     ///
