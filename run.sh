@@ -367,7 +367,7 @@ fleet)
     ;;
 torture | load)
     build
-    case " $* " in *" --fleet "*) need_fleet "the fleet has real servers" ;; esac
+    case "$command $* " in *" --fleet "* | load*) need_fleet "the fleet has real servers" ;; esac
     exec "target/release/$command" "$@"
     ;;
 check)

@@ -78,6 +78,19 @@ impl Site {
         Run::start(command)
     }
 
+    /// Starts the worker of a host whose sidecar listens at `sidecar`.
+    pub fn worker(&self, bench: &Bench, name: &str, sidecar: &Path) -> Program {
+        self.work(bench, name, sidecar, &[])
+    }
+
+    fn work(&self, bench: &Bench, name: &str, sidecar: &Path, more: &[&str]) -> Program {
+        let mut command = bench.kiln();
+        command.args(["worker", "--name", name]).arg("--sidecar");
+        command.arg(sidecar).args(more);
+        self.tell(&mut command);
+        Program::start(command)
+    }
+
     /// Starts a sidecar in the folder of a bench that passes its jobs on.
     pub fn front(&self, bench: &Bench) -> Sidecar {
         let socket = bench.path("run/kiln.sock");
@@ -151,14 +164,10 @@ impl Host {
     /// Starts its worker, anew if there was one.
     pub fn work(&mut self, site: &Site, more: &[&str]) -> &mut Program {
         self.worker = None;
-        let mut command = self.bench.kiln();
-        command.args(["worker", "--slots", "2", "--name", &self.name]);
-        command
-            .arg("--sidecar")
-            .arg(self.bench.path("run/kiln.sock"));
-        command.args(more);
-        site.tell(&mut command);
-        self.worker.insert(Program::start(command))
+        let socket = self.bench.path("run/kiln.sock");
+        let more = [&["--slots", "2"], more].concat();
+        let worker = site.work(&self.bench, &self.name, &socket, &more);
+        self.worker.insert(worker)
     }
 
     /// The id of its sidecar's only job that is not over, once there is one.

@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Instant;
 
@@ -26,10 +27,21 @@ pub(super) fn server(name: &str) -> PathBuf {
     path
 }
 
-/// A port that nobody has.
+/// Ports below those that systems give to connections: none takes one while its server is away.
+const PORTS: std::ops::Range<u32> = 20_000..32_000;
+
+/// A port that nobody has, and that no other call of this process gets.
 pub fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    listener.local_addr().expect("an address").port()
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let count = NEXT.fetch_add(1, Ordering::Relaxed);
+        let place = std::process::id().wrapping_mul(97).wrapping_add(count)
+            % PORTS.end.abs_diff(PORTS.start);
+        let port = u16::try_from(PORTS.start + place).expect("a port");
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
 }
 
 /// A program that says on its standard error what it does. Dropping it kills it.

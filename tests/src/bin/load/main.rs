@@ -7,11 +7,13 @@
 //! | [`watch`] | saboteurs | 500 watchers of the same job |
 //! | [`clients`] | saboteurs | 64 clients with 20 jobs each, and a queue that is too short for them |
 //! | [`kills`] | saboteurs | the sidecar is killed at arbitrary moments, 200 times |
+//! | [`fleet`] | none | 200 workers of a fleet, whose sidecars are stubs that sleep |
 //! | [`overhead`] | real | the same job through the sidecar and by `kiln bake` |
 
 #![expect(clippy::print_stdout, reason = "its table is its output")]
 
 mod clients;
+mod fleet;
 mod kills;
 mod overhead;
 mod submit;
@@ -45,7 +47,16 @@ struct Args {
     /// Times that one job is baked by each of sidecar and command line.
     #[arg(long, default_value_t = 10)]
     bakes: usize,
-    /// One part alone: submit, watch, clients, kills, overhead.
+    /// Hosts of the fleet.
+    #[arg(long, default_value_t = 200)]
+    hosts: usize,
+    /// Its jobs.
+    #[arg(long, default_value_t = 1000)]
+    fleet_jobs: usize,
+    /// How long its stubs sleep, in milliseconds.
+    #[arg(long, default_value_t = 3600)]
+    sleep: u64,
+    /// One part alone: submit, watch, clients, kills, fleet, overhead.
     #[arg(long)]
     only: Option<String>,
     /// Niceness of the workers while jobs are submitted; what `kiln serve` takes by itself, if left out.
@@ -64,13 +75,20 @@ struct Found {
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    let parts: [(&str, &dyn Fn() -> Found); 5] = [
+    let parts: [(&str, &dyn Fn() -> Found); 6] = [
         ("submit", &|| {
             submit::measure(&args.set, args.queued, args.nice)
         }),
         ("watch", &|| watch::measure(args.watchers)),
         ("clients", &|| clients::measure(args.clients, args.jobs)),
         ("kills", &|| kills::measure(args.kills)),
+        ("fleet", &|| {
+            fleet::measure(
+                args.hosts,
+                args.fleet_jobs,
+                Duration::from_millis(args.sleep),
+            )
+        }),
         ("overhead", &|| overhead::measure(&args.set, args.bakes)),
     ];
     let mut code = ExitCode::SUCCESS;
