@@ -1,5 +1,5 @@
-//! Jobs of many hosts, by the queue and the store of [`kiln_fleet`]: what the commands ask of them, and the bridge from them to
-//! a host's sidecar.
+//! Jobs of many hosts, by the queue and the store of [`kiln_fleet`]: what the commands ask of them, and the worker between
+//! them and a host's sidecar.
 //!
 //! - [`client`]: `kiln submit`, `wait`, … by the store, with progress from the queue
 //! - [`worker`]: `kiln worker`: takes jobs while its sidecar has room; [`errand`]: one of them

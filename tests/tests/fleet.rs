@@ -143,14 +143,14 @@ fn a_job_goes_through_queue_and_s3_as_through_a_sidecar() {
 }
 
 #[test]
-fn a_job_outlives_its_bridge_its_sidecar_and_the_queue() {
+fn a_job_outlives_its_worker_its_sidecar_and_the_queue() {
     let (mut nats, store, site, mut host) = fleet(held());
-    for victim in ["bridge", "queue", "sidecar", "drained"] {
+    for victim in ["worker", "queue", "sidecar", "drained"] {
         host.plan(held());
         let id = site.submitted(&host.bench, &[]);
         host.wait_baking();
         match victim {
-            "bridge" => {
+            "worker" => {
                 host.worker.take().expect("a worker").end(Signal::SIGKILL);
                 host.work(&site, &[]).wait_for("takes jobs");
             }
@@ -561,6 +561,12 @@ fn what_is_not_there_is_told_in_one_line() {
             vec!["worker"],
             64,
             "--queue",
+        ),
+        (
+            site.clone().and("KILN_QUEUE", "").and("KILN_STORE", ""),
+            vec!["serve", "--fleet"],
+            64,
+            "KILN_QUEUE and KILN_STORE",
         ),
     ] {
         assert_refused(&site.kiln(&bench, &arguments), code, words);

@@ -14,7 +14,15 @@ use crate::remote;
 
 /// The fleet that the variables name.
 pub(super) fn of_variables() -> Result<Place, Box<JobError>> {
-    FleetArgs::default().place(false)?.ok_or_else(needed)
+    let place = FleetArgs::default().place(false)?;
+    place.ok_or_else(|| {
+        let message = "--fleet needs the variables KILN_QUEUE and KILN_STORE";
+        JobError::own(
+            Code::InvalidSpec,
+            message,
+            "--store here is the folder of this sidecar's own jobs",
+        )
+    })
 }
 
 /// The fleet that does the jobs of a list, if one is named.

@@ -1,7 +1,7 @@
 //! One delivery of a job → its attempt here, and the message acked, put back or ended.
 //!
 //! ```text
-//!  inputs: store → file → sidecar, unless it has them       POST /v1/jobs with the key ID-K: a bridge that was killed finds its job
+//!  inputs: store → file → sidecar, unless it has them       POST /v1/jobs with the key ID-K: a worker that was killed finds its job
 //!  events: sidecar → queue                                  every 5 s, while the sidecar answers for the job: "in progress"
 //!  files: sidecar → file → store, attempt-K/NAME            then result.json, if there is none yet; only then the ack
 //! ```

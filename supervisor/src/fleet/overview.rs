@@ -178,6 +178,7 @@ fn table(depth: &Depth, hosts: &[Beat], now: u64) {
         let state = match &beat.resting {
             _ if is_silent(beat, now) => format!("silent for {} s", since(beat.at_ms, now)),
             Some(why) => format!("rests: {why}"),
+            None if beat.adapters.is_empty() => "takes jobs".to_owned(),
             None => beat.adapters.join(", "),
         };
         row([

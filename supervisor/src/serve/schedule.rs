@@ -35,6 +35,8 @@ const SCRUB: Duration = Duration::from_secs(1);
 const SCRUBBED: Duration = Duration::from_secs(24 * 60 * 60);
 /// Delay after a check that failed.
 const SCRUB_AGAIN: Duration = Duration::from_secs(60);
+/// Interval between looks at who is elsewhere and cannot be reached.
+const AWAY: Duration = Duration::from_secs(5);
 /// Most pending orders for one job.
 const ORDERS: usize = 4;
 
@@ -208,7 +210,9 @@ impl Scheduler {
         let proof = self.service.proof();
         let doubtful = self.service.doubtful.load(Ordering::Relaxed);
         // Who is elsewhere may be back at any time.
-        let away = self.elsewhere.is_some() && proof.outcome.as_ref().is_some_and(Result::is_err);
+        let away = self.elsewhere.is_some()
+            && proof.outcome.as_ref().is_some_and(Result::is_err)
+            && proof.at.is_some_and(|at| at.elapsed() >= AWAY);
         let due =
             doubtful || away || proof.at.is_none() || (at_rest && proof.is_due(Instant::now()));
         if !due || self.service.draining() || !is_over(self.proving.as_ref()) {

@@ -17,10 +17,8 @@ use crate::job::many::Sum;
 use crate::remote::RemoteError;
 use crate::remote::collect::Inputs;
 use crate::screen::Voice;
+use crate::serve::elsewhere::AT_ONCE;
 use crate::store::JobId;
-
-/// Jobs that are sent and awaited at once.
-const AT_ONCE: usize = 64;
 
 /// Has a list of jobs done by a fleet.
 pub async fn all(
